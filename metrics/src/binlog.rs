@@ -1,0 +1,1 @@
+//! Metrics of the log: commits, syncs, size, latch.

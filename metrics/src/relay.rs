@@ -1,0 +1,1 @@
+//! Metrics of the relay: connections, commands and their times.

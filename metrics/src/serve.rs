@@ -1,0 +1,1 @@
+//! Metrics of the replica port: connected replicas, bytes sent, lag.

@@ -1,0 +1,1 @@
+//! Metrics of capture, one label set a source.

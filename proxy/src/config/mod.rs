@@ -1,0 +1,1 @@
+//! The configuration file: one struct a section, each key with meaning, unit, default and bounds.

@@ -1,0 +1,3 @@
+//! The `spillway` binary: parse, build, run, drain.
+
+fn main() {}

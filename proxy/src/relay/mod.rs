@@ -1,0 +1,1 @@
+//! Apps to upstream: bytes pass both ways, commands and replies are followed by packet headers.

@@ -1,0 +1,1 @@
+//! One upstream cluster as the other parts see it: address, greeting, state.

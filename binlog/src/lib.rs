@@ -1,8 +1,5 @@
-//! The binlog of Spillway: records whole transactions from any number of sources, makes each visible atomically, and gives
-//! readers a cursor. Its files are real binlog files: stock tools read them.
-//!
-//! Invariants: `event/` and `gtid/` never do I/O; nothing here knows sockets or an async runtime; every parser of bytes
-//! returns an error on bad bytes and never allocates from an unchecked length.
+//! The binlog of Spillway.
 
 pub mod event;
 pub mod gtid;
+pub mod rows;

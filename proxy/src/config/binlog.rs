@@ -122,7 +122,7 @@ pub(super) const KEYS: Keys = &[
 ];
 
 /// `[binlog]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binlog {
     /// The directory of the log.
     pub dir: PathBuf,

@@ -21,7 +21,7 @@ const LISTEN: Key<SocketAddr> = Key {
 pub(super) const KEYS: Keys = &[&LISTEN];
 
 /// `[http]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
     /// Where to listen.
     pub listen: SocketAddr,

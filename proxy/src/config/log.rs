@@ -37,7 +37,7 @@ const FORMAT: Key<LogFormat> = Key {
 pub(super) const KEYS: Keys = &[&LEVEL, &FORMAT];
 
 /// `[log]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The least important messages shown.
     pub level: LogLevel,

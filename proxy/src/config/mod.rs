@@ -51,7 +51,7 @@ const SERVER_ID: Key<u32> = Key {
 const KEYS: &[&dyn Described] = &[&SERVER_ID];
 
 /// The whole file, checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `server_id`.
     pub server_id: u32,

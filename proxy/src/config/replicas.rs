@@ -90,7 +90,7 @@ pub(super) const USER_KEYS: Keys =
     &[&NAME, &PASSWORD, &PASSWORD_FILE, &AUTHENTICATION_STRING, &HOSTS, &PRIVILEGES];
 
 /// `[replicas]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replicas {
     /// Where to listen.
     pub listen: SocketAddr,
@@ -99,7 +99,7 @@ pub struct Replicas {
 }
 
 /// `[[replicas.user]]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.
     pub name: String,
@@ -112,7 +112,7 @@ pub struct User {
 }
 
 /// What proves an account.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// A password.
     Password(Password),

@@ -184,7 +184,7 @@ pub(super) const KEYS: Keys = &[
 ];
 
 /// `[[source]]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// What it is called.
     pub name: String,
@@ -199,7 +199,7 @@ pub struct Source {
 }
 
 /// How a source is recorded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
     /// The upstream's account.
     pub user: String,

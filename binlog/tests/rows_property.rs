@@ -1,5 +1,6 @@
 //! The packer on random tables, rows, images and cuts, against a model that knows where each row ends;
 //! and on bytes no server would send.
+#![allow(clippy::unwrap_used)] // Helpers of tests, outside of test functions.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

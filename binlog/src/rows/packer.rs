@@ -1,7 +1,7 @@
 //! The packer: events of a transaction in, the same with repacked rows events out.
 
 use super::event_type::TABLE_MAP;
-use super::head::RowsHead;
+use super::head::{RowsHead, RunKey};
 use super::image::Room;
 use super::layout::{RowsFields, RowsLayout};
 use super::notice::{Notices, PackCounters, Unpacked, UnpackedReason};
@@ -13,6 +13,9 @@ use super::{HEADER_LEN, STMT_END};
 pub const MIN_EVENT_SIZE: usize = 256;
 /// The largest limit: what a replica takes in one packet at most.
 pub const MAX_EVENT_SIZE: usize = 1 << 30;
+
+/// Where the end position is in an event header.
+const LOG_POS_AT: usize = 13;
 
 /// Repacks the rows events of one transaction after the other.
 ///
@@ -42,6 +45,7 @@ pub struct RowsPacker {
     tables: TableMaps,
     /// The start of the rows events of the run at hand, up to their rows, without statement end.
     head: Vec<u8>,
+    key: RunKey,
     flags_at: usize,
     /// The place of the run's table map.
     table: usize,
@@ -74,6 +78,7 @@ impl RowsPacker {
             layout,
             tables: TableMaps::default(),
             head: Vec::new(),
+            key: RunKey::default(),
             flags_at: 0,
             table: 0,
             open: None,
@@ -180,10 +185,10 @@ impl RowsPacker {
         end_flag: u16,
         out: &mut S,
     ) -> Result<(), PackError<S::Error>> {
-        if !self.continues_run(event) {
+        if !self.continues_run(event, fields) {
             self.close(0, out)?;
-            if let Err((table, reason)) = self.start_run(event, fields) {
-                self.notices.unpacked(table, reason);
+            if let Err(reason) = self.start_run(event, fields) {
+                self.note_unpacked(event, fields, reason);
                 return self.pass_rows(event, out);
             }
         }
@@ -195,46 +200,47 @@ impl RowsPacker {
         }
         if self.find_cuts(rows).is_none() {
             self.close(0, out)?;
-            let table = self.tables.get_mut(self.table).map(|map| map.name()).unwrap_or_default();
-            self.notices.unpacked(table, UnpackedReason::MalformedRows);
+            self.note_unpacked(event, fields, UnpackedReason::MalformedRows);
             return self.pass_rows(event, out);
         }
         self.write_rows(event, rows, end_flag, out)
     }
 
     /// Whether the event's rows may be appended to the open event's.
-    fn continues_run(&self, event: &[u8]) -> bool {
-        let (head, at) = (self.head.as_slice(), self.flags_at);
-        let same = |range: std::ops::Range<usize>| event.get(range.clone()) == head.get(range);
-        let flags = |bytes| rows_flags(bytes, at).map(|flags| flags & !STMT_END);
-        // Type and server id; not the size and log_pos that follow; header flags and table id.
+    fn continues_run(&self, event: &[u8], fields: RowsFields) -> bool {
+        let behind_flags = self.flags_at + 2..self.head.len();
         self.open.is_some()
-            && event.len() >= head.len()
-            && same(4..9)
-            && same(17..at)
-            && flags(event) == flags(head)
-            && same(at + 2..head.len())
+            && RunKey::of(event, fields.id_len) == Some(self.key)
+            && event.get(behind_flags.clone()) == self.head.get(behind_flags)
     }
 
-    fn start_run(
-        &mut self,
-        event: &[u8],
-        fields: RowsFields,
-    ) -> Result<(), (String, UnpackedReason)> {
-        let head = RowsHead::parse(event, fields)
-            .ok_or_else(|| (String::new(), UnpackedReason::MalformedRows))?;
-        let no_map = || (format!("#{}", head.table_id), UnpackedReason::NoTableMap);
-        let place = self.tables.find(head.table_id).ok_or_else(no_map)?;
-        let table = self.tables.get_mut(place).ok_or_else(no_map)?;
-        table
-            .shape_for(&head, self.layout.old_temporals_are_fixed())
-            .map_err(|reason| (table.name(), reason))?;
-        self.table = place;
+    fn start_run(&mut self, event: &[u8], fields: RowsFields) -> Result<(), UnpackedReason> {
+        let malformed = UnpackedReason::MalformedRows;
+        let head = RowsHead::parse(event, fields).ok_or(malformed)?;
+        self.key = RunKey::of(event, fields.id_len).ok_or(malformed)?;
+        let no_map = UnpackedReason::NoTableMap;
+        self.table = self.tables.find(self.key.table_id).ok_or(no_map)?;
+        let table = self.tables.get_mut(self.table).ok_or(no_map)?;
+        table.shape_for(&head, self.layout.old_temporals_are_fixed())?;
         self.flags_at = HEADER_LEN + fields.id_len;
         self.head.clear();
         self.head.extend_from_slice(event.get(..head.rows_at).unwrap_or_default());
-        overwrite(&mut self.head, 13, &[0; 4]);
+        overwrite(&mut self.head, LOG_POS_AT, &[0; 4]);
         Ok(())
+    }
+
+    /// Counts an event that is left as it came, and reports its table unless that was done before.
+    fn note_unpacked(&mut self, event: &[u8], fields: RowsFields, reason: UnpackedReason) {
+        let id = RunKey::of(event, fields.id_len).map_or(0, |key| key.table_id);
+        let place = self.tables.find(id);
+        let Some(table) = place.and_then(|place| self.tables.get_mut(place)) else {
+            return self.notices.report(format!("#{id}"), reason);
+        };
+        if table.was_reported(reason) {
+            self.notices.count(reason);
+        } else {
+            self.notices.report(table.name(), reason);
+        }
     }
 
     fn find_cuts(&mut self, rows: &[u8]) -> Option<()> {
@@ -328,7 +334,7 @@ impl RowsPacker {
     }
 
     fn end_of<E>(&self, size: usize, end_flag: u16) -> Result<RowsEnd, PackError<E>> {
-        let flags = rows_flags(&self.head, self.flags_at).unwrap_or(0) & !STMT_END | end_flag;
+        let flags = self.key.rows_flags | end_flag;
         Ok(RowsEnd { event_size: size_field(size)?, flags_at: self.flags_at, flags })
     }
 
@@ -348,7 +354,7 @@ fn pass<S: EventSink>(event: &[u8], out: &mut S) -> Result<(), PackError<S::Erro
         event.split_first_chunk::<HEADER_LEN>().ok_or(PackError::TooShort(event.len()))?;
     let mut header = header;
     overwrite(&mut header, RowsEnd::SIZE_AT, &size_field(event.len())?.to_le_bytes());
-    overwrite(&mut header, 13, &[0; 4]);
+    overwrite(&mut header, LOG_POS_AT, &[0; 4]);
     Ok(out.event(&header, body)?)
 }
 

@@ -33,6 +33,7 @@ impl TableMaps {
             map.raw.clear();
             map.raw.extend_from_slice(body.0);
             map.state = State::Unread;
+            map.reported = None;
         }
     }
 
@@ -74,6 +75,8 @@ pub struct TableMap {
     /// The event behind the table id.
     raw: Vec<u8>,
     state: State,
+    /// The last reason its rows were reported for.
+    reported: Option<UnpackedReason>,
     widths: Vec<Width>,
     shape: RowShape,
 }
@@ -118,6 +121,11 @@ impl TableMap {
         let [database, table] = [bytes.name(), bytes.name()]
             .map(|name| String::from_utf8_lossy(name.unwrap_or_default()));
         format!("{database}.{table}")
+    }
+
+    /// Whether this was asked with the same reason before; spares making the name for every event.
+    pub fn was_reported(&mut self, reason: UnpackedReason) -> bool {
+        self.reported.replace(reason) == Some(reason)
     }
 
     fn read(&mut self, old_temporals_are_fixed: bool) {

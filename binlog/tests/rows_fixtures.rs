@@ -1,5 +1,6 @@
 //! The packer against real servers: `data/rows/record.sh` ran the same statements on servers with
-//! different `binlog_row_event_max_size`, and from one server's events the packer makes the other's.
+//! different `binlog_row_event_max_size`, and from one server's events the packer makes the
+//! other's.
 #![allow(clippy::unwrap_used)] // Helpers of tests, outside of test functions.
 
 use flate2::read::GzDecoder;

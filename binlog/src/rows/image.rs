@@ -56,8 +56,9 @@ impl RowShape {
             && after.is_none_or(|after| built_after == after)
     }
 
-    /// Finds every offset in `rows` where a new event has to start so that no event gets larger than the
-    /// limit and each has as many rows as fit. `None` where the rows do not end exactly with the bytes.
+    /// Finds every offset in `rows` where a new event has to start so that no event gets larger
+    /// than the limit and each has as many rows as fit. `None` where the rows do not end exactly
+    /// with the bytes.
     pub fn cuts(&self, rows: &[u8], room: Room, cuts: &mut Vec<usize>) -> Option<()> {
         cuts.clear();
         if self.has_no_bytes() {

@@ -58,7 +58,8 @@ impl fmt::Display for UnpackedReason {
     }
 }
 
-/// Reports remembered, so that each is made once. Beyond this many all are forgotten, and may come again.
+/// Reports remembered, so that each is made once. Beyond this many all are forgotten, and may come
+/// again.
 const REMEMBERED: usize = 1_000;
 
 #[derive(Default)]

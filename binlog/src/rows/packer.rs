@@ -19,26 +19,26 @@ const LOG_POS_AT: usize = 13;
 
 /// Repacks the rows events of one transaction after the other.
 ///
-/// Rows events are packed together while they follow each other directly and agree in everything but
-/// timestamp, size and statement-end flag: type, server id, header flags, table map, rows flags, extra
-/// data, column count and column bitmaps. Each output event takes as many rows as fit into the limit;
-/// an input event larger than the limit is split. A row larger than the limit stays alone in its event.
-/// The statement-end flag goes to the last event and nothing is packed past it. All other events, and
-/// rows that cannot be taken apart exactly, keep their bytes but for size and `log_pos`, which is 0 in
-/// every event put out.
+/// Rows events are packed together while they follow each other directly and agree in everything
+/// but timestamp, size and statement-end flag: type, server id, header flags, table map, rows
+/// flags, extra data, column count and column bitmaps. Each output event takes as many rows as fit
+/// into the limit; an input event larger than the limit is split. A row larger than the limit stays
+/// alone in its event. The statement-end flag goes to the last event and nothing is packed past it.
+/// All other events, and rows that cannot be taken apart exactly, keep their bytes but for size and
+/// `log_pos`, which is 0 in every event put out.
 ///
-/// **The limit** is counted as MariaDB counts `binlog_row_event_max_size`: everything behind the common
-/// header (post-header, column count, bitmaps, rows), without header and checksum. Seen on 10.11.19 at
-/// its default of 8,192: two rows that make a body of 8,192 bytes share an event, at 8,193 they do not.
-/// So a server with the same setting writes the same events.
+/// **The limit** is counted as MariaDB counts `binlog_row_event_max_size`: everything behind the
+/// common header (post-header, column count, bitmaps, rows), without header and checksum. Seen on
+/// 10.11.19 at its default of 8,192: two rows that make a body of 8,192 bytes share an event, at
+/// 8,193 they do not. So a server with the same setting writes the same events.
 ///
-/// **Timestamps.** A server gives all rows events of a statement the time the statement started. Where
-/// they differ all the same, an output event has the timestamp of the input event its first row came
-/// in: the clock a replica shows never runs ahead of the rows it applies.
+/// **Timestamps.** A server gives all rows events of a statement the time the statement started.
+/// Where they differ all the same, an output event has the timestamp of the input event its first
+/// row came in: the clock a replica shows never runs ahead of the rows it applies.
 ///
-/// Work is done only where it can change something: a table map is read, and rows are walked, when an
-/// event is larger than the limit or does not end its statement. A small statement of one rows event
-/// is passed on after a look at its header.
+/// Work is done only where it can change something: a table map is read, and rows are walked, when
+/// an event is larger than the limit or does not end its statement. A small statement of one rows
+/// event is passed on after a look at its header.
 pub struct RowsPacker {
     limit: usize,
     layout: RowsLayout,
@@ -87,12 +87,13 @@ impl RowsPacker {
         }
     }
 
-    /// Takes the next event of the transaction, without checksum, and writes what can be written. The
-    /// size in its header is not trusted, `event` is: the header may still count the checksum.
+    /// Takes the next event of the transaction, without checksum, and writes what can be written.
+    /// The size in its header is not trusted, `event` is: the header may still count the checksum.
     ///
     /// # Errors
-    /// The event is no event (shorter than a header, or over 4 GiB), or the sink failed. The transaction
-    /// is then to be dropped with what the sink has of it, and the packer [`reset`](Self::reset).
+    /// The event is no event (shorter than a header, or over 4 GiB), or the sink failed. The
+    /// transaction is then to be dropped with what the sink has of it, and the packer
+    /// [`reset`](Self::reset).
     pub fn push<S: EventSink>(
         &mut self,
         event: &[u8],
@@ -132,9 +133,11 @@ impl RowsPacker {
         self.notices.counters
     }
 
-    /// Tables whose rows were left as they came, each once per reason; to be logged. Cheap when empty.
+    /// Tables whose rows were left as they came, each once per reason; to be logged. Cheap when
+    /// empty.
     ///
-    /// A table nobody asked to repack is not reported: small statements of one event pass as they are.
+    /// A table nobody asked to repack is not reported: small statements of one event pass as they
+    /// are.
     pub fn take_unpacked(&mut self) -> Vec<Unpacked> {
         self.notices.take()
     }
@@ -257,14 +260,14 @@ impl RowsPacker {
         end_flag: u16,
         out: &mut S,
     ) -> Result<(), PackError<S::Error>> {
-        let mut rest = rows;
-        let mut done = 0;
-        for at in 0..self.cuts.len() {
-            let cut = self.cuts.get(at).copied().unwrap_or(done);
-            let (piece, after) = rest.split_at_checked(cut - done).unwrap_or((rest, &[]));
+        let cuts = std::mem::take(&mut self.cuts);
+        let (mut rest, mut done) = (rows, 0);
+        for &cut in &cuts {
+            let (piece, after) = rest.split_at(cut - done);
             self.write_last(event, piece, 0, out)?;
             (rest, done) = (after, cut);
         }
+        self.cuts = cuts;
         let size = self.open.unwrap_or(self.head.len()) + rest.len();
         if end_flag != 0 || size - HEADER_LEN >= self.limit {
             return self.write_last(event, rest, end_flag, out);

@@ -1,4 +1,5 @@
-//! Table maps of the statement at hand, read no further than the widths of the columns, and only when needed.
+//! Table maps of the statement at hand, read no further than the widths of the columns, and only
+//! when needed.
 
 use super::HEADER_LEN;
 use super::bytes::{Bytes, le_number};
@@ -7,8 +8,8 @@ use super::image::RowShape;
 use super::notice::UnpackedReason;
 use super::width::{NoWidth, Width, column_width};
 
-/// Table maps kept for one statement. More would be no statement of a real server; rows of those that
-/// did not find a place are left as they came.
+/// Table maps kept for one statement. More would be no statement of a real server; rows of those
+/// that did not find a place are left as they came.
 const MAX_ACTIVE: usize = 4_096;
 
 /// Buffers kept from one statement to the next.
@@ -17,7 +18,8 @@ const KEPT: usize = 64;
 /// The table maps that are active: those since the last statement end.
 #[derive(Default)]
 pub struct TableMaps {
-    /// The first `active` are; the others keep their buffers, and what was read from the same bytes.
+    /// The first `active` are; the others keep their buffers, and what was read from the same
+    /// bytes.
     maps: Vec<TableMap>,
     active: usize,
 }

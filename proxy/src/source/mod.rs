@@ -1,1 +1,142 @@
-//! One upstream cluster as the other parts see it: address, greeting, state.
+//! One upstream cluster as the other parts see it: where it is, how it greeted last, and how capture is doing.
+
+mod address;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+pub use address::{ParseAddressError, ServerAddress, ServerStream};
+
+/// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureState {
+    /// `capture = false`, or not started yet.
+    Stopped,
+    /// No connection yet, or lost: trying again with backoff.
+    Connecting,
+    /// Events arrive and are recorded.
+    Streaming,
+    /// The log's disk is full; goes on by itself.
+    PausedForDisk,
+    /// The source's history is not the one in the log; nothing is appended until an operator decides.
+    Diverged,
+    /// The source or its settings cannot be captured until somebody changes them.
+    Refused,
+}
+
+impl CaptureState {
+    /// The name in the status document and in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Connecting => "connecting",
+            Self::Streaming => "streaming",
+            Self::PausedForDisk => "paused_for_disk",
+            Self::Diverged => "diverged",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Capture's state with its moment and reason.
+#[derive(Clone, Debug)]
+pub struct CaptureStatus {
+    /// What capture is doing.
+    pub state: CaptureState,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why, as one sentence that says what to do; empty while all is well.
+    pub reason: String,
+    /// The last GTID handed to the log, in the source's own notation; empty before the first.
+    pub last_gtid: String,
+    /// The `timestamp` of the last event read (Unix seconds, the source's clock); 0 before the first.
+    pub last_event_timestamp: u32,
+}
+
+/// The last greeting seen from an upstream server: what the relay shows to clients and the replica port to replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The version string exactly as greeted, e.g. `5.5.5-10.11.19-MariaDB-log` or `11.8.9-MariaDB`.
+    pub version: String,
+    /// The whole payload of the greeting packet (protocol 10), without the packet header.
+    pub payload: Vec<u8>,
+}
+
+/// One `[[source]]`, shared by relay, capture, serve and status.
+#[derive(Debug)]
+pub struct Upstream {
+    name: String,
+    address: ServerAddress,
+    greeting: Mutex<Option<Arc<Greeting>>>,
+    capture: Mutex<CaptureStatus>,
+}
+
+impl Upstream {
+    /// A source that has not been reached yet.
+    pub fn new(name: impl Into<String>, address: ServerAddress) -> Self {
+        let capture = CaptureStatus {
+            state: CaptureState::Stopped,
+            since: SystemTime::now(),
+            reason: String::new(),
+            last_gtid: String::new(),
+            last_event_timestamp: 0,
+        };
+        Self {
+            name: name.into(),
+            address,
+            greeting: Mutex::new(None),
+            capture: Mutex::new(capture),
+        }
+    }
+
+    /// The `name` in the configuration.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where to connect; names are resolved at every connect.
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// The last greeting seen, by relay or capture.
+    pub fn greeting(&self) -> Option<Arc<Greeting>> {
+        lock(&self.greeting).clone()
+    }
+
+    /// Remembers a greeting.
+    pub fn set_greeting(&self, greeting: Greeting) {
+        *lock(&self.greeting) = Some(Arc::new(greeting));
+    }
+
+    /// Capture's state now.
+    pub fn capture_status(&self) -> CaptureStatus {
+        lock(&self.capture).clone()
+    }
+
+    /// Sets the state; `since` moves only when state or reason change. Answers whether they did.
+    pub fn set_capture_state(&self, state: CaptureState, reason: &str) -> bool {
+        let mut status = lock(&self.capture);
+        let changed = status.state != state || status.reason != reason;
+        if changed {
+            status.state = state;
+            status.reason = reason.to_owned();
+            status.since = SystemTime::now();
+        }
+        changed
+    }
+
+    /// Notes how far capture has read.
+    pub fn set_capture_progress(&self, last_gtid: &str, last_event_timestamp: u32) {
+        let mut status = lock(&self.capture);
+        if status.last_gtid != last_gtid {
+            last_gtid.clone_into(&mut status.last_gtid);
+        }
+        status.last_event_timestamp = last_event_timestamp;
+    }
+}
+
+/// A panic while one of these was held cannot leave it half written: each guarded write is a plain assignment.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,1 +1,23 @@
-//! Harness for tests against real servers.
+//! Harness for tests against real servers: private MariaDB servers, the `spillway` binary, replicas, and the oracles that
+//! compare them.
+//!
+//! Everything started here listens on 127.0.0.1, lives below one directory of the run and dies with the test process, even
+//! when that is killed (see [`process`]).
+
+// A harness reports by panicking: the test that called it has failed, and the panic says why.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::missing_panics_doc)]
+
+pub mod checksum;
+pub mod client;
+pub mod dump;
+pub mod load;
+pub mod logical;
+pub mod net;
+pub mod process;
+pub mod proxy;
+pub mod replica;
+pub mod run_dir;
+pub mod servers;
+pub mod spillway;
+pub mod tool;
+pub mod wait;

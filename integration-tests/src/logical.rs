@@ -1,0 +1,232 @@
+//! The differential oracle: what two event streams *say*, event by event, with packing and positions left out.
+//!
+//! Left out are header events, artificial events, end positions and checksums. Consecutive rows events that a packer may
+//! join or split (same type, header, table map, flags, columns and extra data, within one statement) count as one run with
+//! all their rows' bytes one after the other. Everything else must be the same to the byte.
+
+use crate::client::Error;
+use crate::dump::{ARTIFICIAL, Dump, Event, Request};
+
+/// Types that belong to a file or a stream, not to what was committed: Stop, Rotate, format description, heartbeat,
+/// Binlog_checkpoint, Gtid_list.
+const HEADER_EVENTS: &[u8] = &[3, 4, 15, 27, 161, 163];
+const STATEMENT_END: u16 = 1;
+
+/// An event, or a run of rows events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logical {
+    /// Type code.
+    pub kind: u8,
+    timestamp: u32,
+    server_id: u32,
+    flags: u16,
+    /// Of rows: everything before the rows, with the statement-end flag cleared. Else the whole body.
+    head: Vec<u8>,
+    rows: Vec<u8>,
+    ends_statement: bool,
+    gtid: Option<String>,
+}
+
+/// How much was compared.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Compared {
+    /// GTID events.
+    pub transactions: u64,
+    /// Events after merging.
+    pub events: u64,
+}
+
+/// Compares all that two sources have; panics with the first difference.
+pub fn assert_same_stream(
+    left: (u16, (&str, &str)),
+    right: (u16, (&str, &str)),
+    from: &str,
+) -> Compared {
+    compare_sources(left, right, from).unwrap_or_else(|difference| panic!("{difference}"))
+}
+
+/// Compares all that two sources (port and login) have after a GTID position.
+///
+/// # Errors
+/// The first difference as text, with the GTID it is in.
+pub fn compare_sources(
+    left: (u16, (&str, &str)),
+    right: (u16, (&str, &str)),
+    from: &str,
+) -> Result<Compared, String> {
+    let open = |name: &str, (port, login): (u16, (&str, &str))| {
+        let dump =
+            Dump::start(port, login, &request).map_err(|error| format!("{name}: {error}"))?;
+        Ok::<_, String>(Stream::new(dump))
+    };
+    compare(open("first source", left)?, open("second source", right)?)
+}
+
+/// Compares two streams.
+///
+/// # Errors
+/// The first difference as text, with the GTID it is in.
+pub fn compare<A, B>(mut left: Stream<A>, mut right: Stream<B>) -> Result<Compared, String>
+where
+    A: Iterator<Item = Result<Event, Error>>,
+    B: Iterator<Item = Result<Event, Error>>,
+{
+    let mut compared = Compared::default();
+    let mut gtid = "the start".to_owned();
+    loop {
+        let at = |name: &str, error: Error| format!("{name} stream, after {gtid}: {error}");
+        let first = left.next_logical().map_err(|error| at("first", error))?;
+        let second = right.next_logical().map_err(|error| at("second", error))?;
+        let (first, second) = match (first, second) {
+            (None, None) => return Ok(compared),
+            (Some(first), Some(second)) => (first, second),
+            (first, second) => return Err(one_ended(&gtid, first.as_ref(), second.as_ref())),
+        };
+        if let Some(new) = &first.gtid {
+            gtid.clone_from(new);
+            compared.transactions += 1;
+        }
+        compared.events += 1;
+        if first != second {
+            return Err(difference(&gtid, &first, &second));
+        }
+    }
+}
+
+/// Events merged into logical ones.
+pub struct Stream<I: Iterator<Item = Result<Event, Error>>> {
+    events: I,
+    held_back: Option<Event>,
+}
+
+impl<I: Iterator<Item = Result<Event, Error>>> Stream<I> {
+    /// Over any source of events.
+    pub fn new(events: I) -> Self {
+        Self { events, held_back: None }
+    }
+
+    /// The next event or whole run.
+    ///
+    /// # Errors
+    /// Those of the events, and rows events that are malformed.
+    pub fn next_logical(&mut self) -> Result<Option<Logical>, Error> {
+        let Some(event) = self.next_relevant()? else { return Ok(None) };
+        let mut run = logical(event)?;
+        while is_rows(run.kind) && !run.ends_statement {
+            let Some(event) = self.next_relevant()? else { break };
+            let next = logical(event.clone())?;
+            if !run.may_join(&next) {
+                self.held_back = Some(event);
+                break;
+            }
+            run.rows.extend_from_slice(&next.rows);
+            run.ends_statement = next.ends_statement;
+        }
+        Ok(Some(run))
+    }
+
+    fn next_relevant(&mut self) -> Result<Option<Event>, Error> {
+        if let Some(event) = self.held_back.take() {
+            return Ok(Some(event));
+        }
+        loop {
+            match self.events.next().transpose()? {
+                Some(event) if is_header(&event) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+}
+
+impl Logical {
+    fn may_join(&self, next: &Self) -> bool {
+        self.kind == next.kind
+            && self.flags == next.flags
+            && self.server_id == next.server_id
+            && self.head == next.head
+    }
+}
+
+fn is_header(event: &Event) -> bool {
+    event.flags & ARTIFICIAL != 0 || HEADER_EVENTS.contains(&event.kind)
+}
+
+/// Write, update and delete, versions 1 and 2. Compressed ones (166–171) are not packed, so they count as they are.
+fn is_rows(kind: u8) -> bool {
+    matches!(kind, 23..=25 | 30..=32)
+}
+
+fn logical(event: Event) -> Result<Logical, Error> {
+    let gtid = event.gtid();
+    let mut logical = Logical {
+        kind: event.kind,
+        timestamp: event.timestamp,
+        server_id: event.server_id,
+        flags: event.flags,
+        head: event.body,
+        rows: Vec::new(),
+        ends_statement: false,
+        gtid,
+    };
+    if is_rows(logical.kind) {
+        let begin = rows_begin(logical.kind, &logical.head)
+            .ok_or_else(|| Error::Protocol(format!("short rows event, type {}", logical.kind)))?;
+        logical.rows = logical.head.split_off(begin);
+        logical.ends_statement = u16::from(logical.head[6]) & STATEMENT_END != 0;
+        logical.head[6] &= !1;
+    }
+    Ok(logical)
+}
+
+/// Where the rows begin: after table id, flags, extra data (version 2), column count and the bitmaps of columns present.
+fn rows_begin(kind: u8, body: &[u8]) -> Option<usize> {
+    let mut at = 8;
+    if kind >= 30 {
+        at += usize::from(u16::from_le_bytes([*body.get(8)?, *body.get(9)?]));
+    }
+    let (columns, width) = match *body.get(at)? {
+        0xfc => (usize::from(u16::from_le_bytes([*body.get(at + 1)?, *body.get(at + 2)?])), 3),
+        small => (usize::from(small), 1),
+    };
+    let bitmaps = if matches!(kind, 24 | 31) { 2 } else { 1 };
+    let begin = at + width + bitmaps * columns.div_ceil(8);
+    (begin <= body.len()).then_some(begin)
+}
+
+fn one_ended(gtid: &str, first: Option<&Logical>, second: Option<&Logical>) -> String {
+    let shown = |side: Option<&Logical>| side.map_or("its end".to_owned(), describe);
+    format!("after {gtid}: the first stream has {}, the second {}", shown(first), shown(second))
+}
+
+fn difference(gtid: &str, first: &Logical, second: &Logical) -> String {
+    let (at, what) = if first.head != second.head {
+        (mismatch(&first.head, &second.head), "head")
+    } else {
+        (mismatch(&first.rows, &second.rows), "rows")
+    };
+    format!(
+        "in {gtid} the streams differ ({what}, byte {at}):\n  first  {}\n  second {}",
+        describe(first),
+        describe(second)
+    )
+}
+
+fn mismatch(first: &[u8], second: &[u8]) -> usize {
+    let same = first.iter().zip(second).take_while(|(a, b)| a == b);
+    same.count()
+}
+
+fn describe(event: &Logical) -> String {
+    let head = &event.head[..event.head.len().min(80)];
+    format!(
+        "type {} timestamp {} server {} flags {:#06x}, {} + {} bytes, end of statement: {}, {}",
+        event.kind,
+        event.timestamp,
+        event.server_id,
+        event.flags,
+        event.head.len(),
+        event.rows.len(),
+        event.ends_statement,
+        head.escape_ascii()
+    )
+}

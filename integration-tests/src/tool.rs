@@ -1,0 +1,44 @@
+//! Command line tools run to their end: `mariadb-binlog`, `mariadb`, `spillway` itself.
+
+use std::process::{Command, Stdio};
+
+/// What a tool printed and how it ended.
+#[derive(Debug)]
+pub struct Output {
+    /// Exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// Standard output, lossily as text.
+    pub stdout: String,
+    /// Standard error, lossily as text.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The same output, having checked that the exit code is `wanted`.
+    pub fn expect_code(self, wanted: i32) -> Self {
+        assert_eq!(
+            self.code, wanted,
+            "exit code\n--- stdout\n{}\n--- stderr\n{}",
+            self.stdout, self.stderr
+        );
+        self
+    }
+}
+
+/// Runs a program to its end. The `timeout` tool ends one that hangs (exit code 124).
+pub fn run(program: &str, args: &[&str]) -> Output {
+    run_command(Command::new("timeout").args(["--kill-after=1", "120", program]).args(args))
+}
+
+/// Runs a prepared command to its end.
+pub fn run_command(command: &mut Command) -> Output {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?} cannot run: {error}"));
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

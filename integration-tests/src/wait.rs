@@ -1,0 +1,42 @@
+//! Waiting for a condition with a deadline: the only way a test here waits.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take before the test fails. Generous: it is a safety net, not a measurement.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Polls `probe` until it gives a value; panics with `what` after [`DEADLINE`].
+pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    until_within(DEADLINE, what, probe)
+}
+
+/// As [`until`], with another deadline.
+pub fn until_within<T>(deadline: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(begin.elapsed() < deadline, "waited {deadline:?} in vain until {what}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Polls `probe` until it gives `wanted`; on failure the message shows the last value seen.
+pub fn until_equal<T: PartialEq + Debug>(what: &str, wanted: &T, mut probe: impl FnMut() -> T) {
+    let begin = Instant::now();
+    loop {
+        let seen = probe();
+        if seen == *wanted {
+            return;
+        }
+        assert!(
+            begin.elapsed() < DEADLINE,
+            "waited {DEADLINE:?} in vain until {what}: wanted {wanted:?}, last seen {seen:?}"
+        );
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use spillway_binlog::Log;
 use spillway_binlog::gtid::mariadb::print_list;
+use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::{Health, Part};
 
 use super::document::{self, Binlog, Capture, Document, LogState, Relay, ReplicaPort, Source};
@@ -31,6 +32,8 @@ pub struct State {
     pub relay: Option<SocketAddr>,
     /// The replica port.
     pub replicas: SocketAddr,
+    /// The log's gauges.
+    pub metrics: BinlogMetrics,
     /// Set once the process drains.
     pub draining: AtomicBool,
 }
@@ -103,6 +106,13 @@ impl State {
 }
 
 impl Health for State {
+    fn refresh_metrics(&self) {
+        let health = self.log.health();
+        let latched = matches!(health, spillway_binlog::Health::Latched(_));
+        let size = self.log.files().iter().map(|file| file.size).sum();
+        self.metrics.set_state(size, latched, health == spillway_binlog::Health::DiskFull);
+    }
+
     fn status(&self) -> String {
         // Plain data with string keys: it always has a JSON form.
         serde_json::to_string_pretty(&self.document()).unwrap_or_default()

@@ -1,11 +1,15 @@
-//! The packer on random tables, rows, images and cuts, against a model that knows where each row ends;
-//! and on bytes no server would send.
+//! The packer on random tables, rows, images and cuts, against a model that knows where each row
+//! ends; and on bytes no server would send.
+#![allow(clippy::unwrap_used)] // Helpers of tests, outside of test functions.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::{Index, select};
 use spillway_binlog::rows::{MIN_EVENT_SIZE, RowsLayout, RowsPacker};
 
 const STMT_END: u16 = 1;
+/// Types the packer looks into.
+const ROWS_AND_MAPS: &[u8] = &[19, 23, 24, 25, 30, 31, 32, 39, 166];
 
 /// A column's type as the table map says it, and values as a row has them.
 #[derive(Debug, Clone)]
@@ -87,7 +91,7 @@ fn image(table: &[Column], present: &[bool], seed: u64) -> Vec<u8> {
 }
 
 fn run(tables: Vec<Vec<Column>>) -> impl Strategy<Value = Run> {
-    let kinds = prop::sample::select(vec![23_u8, 24, 25, 30, 31, 32]);
+    let kinds = select(&[23_u8, 24, 25, 30, 31, 32]);
     (0..tables.len(), kinds, any::<u64>(), 0..3_u8, 1_usize..40).prop_map(
         move |(table, event_type, seed, images, count)| {
             let columns = &tables[table];
@@ -282,13 +286,13 @@ proptest! {
         prop_assert!(packer.take_unpacked().is_empty());
     }
 
-    /// Bytes changed, cut off or added anywhere: no panic, the rows of events that do not parse stay as
-    /// they are, and what came out comes out again.
+    /// Bytes changed, cut off or added anywhere: no panic, the rows of events that do not parse
+    /// stay as they are, and what came out comes out again.
     #[test]
     fn hostile_events_pass_or_are_packed_without_a_panic(
         (tables, runs) in statement(),
         seed in any::<u64>(),
-        changes in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 1..8),
+        changes in vec((any::<Index>(), any::<Index>(), any::<u8>(), 0..4_u8), 1..8),
     ) {
         let mut events = [maps(&tables), chopped(&runs, seed, 10)].concat();
         for (event, byte, value, how) in changes {
@@ -307,9 +311,9 @@ proptest! {
 
     #[test]
     fn random_bytes_are_no_danger(
-        events in vec((prop::sample::select(vec![19_u8, 23, 24, 25, 30, 31, 32, 39, 166]), vec(any::<u8>(), 0..300)), 1..20),
+        events in vec((select(ROWS_AND_MAPS), vec(any::<u8>(), 0..300)), 1..20),
     ) {
-        let events: Vec<_> = events.iter().map(|(event_type, body)| event(*event_type, body)).collect();
+        let events: Vec<_> = events.iter().map(|(code, body)| event(*code, body)).collect();
         let mut packer = RowsPacker::new(256, RowsLayout::default());
         let out = pack(&mut packer, &events);
         prop_assert_eq!(pack(&mut packer, &out), out);

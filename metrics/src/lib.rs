@@ -3,8 +3,13 @@
 //! One file a family group. A handle is made once from a [`Registry`], then passed in; nothing here is global.
 
 pub mod binlog;
+mod docs;
+pub mod http;
+pub mod process;
+mod registry;
 pub mod relay;
 pub mod serve;
 pub mod source;
 
-pub use prometheus::Registry;
+pub use docs::render as render_docs;
+pub use registry::Registry;

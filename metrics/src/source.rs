@@ -1,1 +1,107 @@
 //! Metrics of capture, one label set a source.
+
+use prometheus::{
+    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
+};
+
+/// The families of all sources.
+#[derive(Clone, Debug)]
+pub struct SourceFamilies {
+    up: IntGaugeVec,
+    last_event_timestamp: IntGaugeVec,
+    transactions: IntCounterVec,
+    bytes: IntCounterVec,
+    reconnects: IntCounterVec,
+}
+
+/// Handles of one source.
+#[derive(Clone, Debug)]
+pub struct SourceMetrics {
+    /// 1 while events arrive.
+    pub up: IntGauge,
+    /// Time of the last event, by the source's clock.
+    pub last_event_timestamp: IntGauge,
+    /// Transactions handed to the log.
+    pub transactions: IntCounter,
+    /// Bytes of events read.
+    pub bytes: IntCounter,
+    /// Sessions that ended, by `reason`.
+    pub reconnects: Reconnects,
+}
+
+/// `spillway_source_reconnects_total` of one source.
+#[derive(Clone, Debug)]
+pub struct Reconnects {
+    family: IntCounterVec,
+    source: String,
+}
+
+impl Reconnects {
+    /// The counter of a reason, one of capture's few.
+    pub fn with_label_values(&self, reason: &[&str; 1]) -> IntCounter {
+        self.family.with_label_values(&[self.source.as_str(), reason[0]])
+    }
+}
+
+impl SourceFamilies {
+    /// Makes and registers the families.
+    ///
+    /// # Errors
+    /// Where a family of the same name is registered already.
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let source = ["source"];
+        let families = Self {
+            up: IntGaugeVec::new(
+                Opts::new("spillway_source_up", "1 while events of the source arrive."),
+                &source,
+            )?,
+            last_event_timestamp: IntGaugeVec::new(
+                Opts::new(
+                    "spillway_source_last_event_timestamp_seconds",
+                    "Time of the last event read, Unix seconds by the source's clock.",
+                ),
+                &source,
+            )?,
+            transactions: IntCounterVec::new(
+                Opts::new("spillway_source_transactions_total", "Transactions handed to the log."),
+                &source,
+            )?,
+            bytes: IntCounterVec::new(
+                Opts::new("spillway_source_bytes_total", "Bytes of events read from the source."),
+                &source,
+            )?,
+            reconnects: IntCounterVec::new(
+                Opts::new(
+                    "spillway_source_reconnects_total",
+                    "Capture sessions that ended, by what ended them.",
+                ),
+                &["source", "reason"],
+            )?,
+        };
+        families.register_all(registry)?;
+        Ok(families)
+    }
+
+    fn register_all(&self, registry: &Registry) -> prometheus::Result<()> {
+        let all: [Box<dyn Collector>; 5] = [
+            Box::new(self.up.clone()),
+            Box::new(self.last_event_timestamp.clone()),
+            Box::new(self.transactions.clone()),
+            Box::new(self.bytes.clone()),
+            Box::new(self.reconnects.clone()),
+        ];
+        all.into_iter().try_for_each(|family| registry.register(family))
+    }
+
+    /// The handles of a source.
+    pub fn of(&self, source: &str) -> SourceMetrics {
+        let label = [source];
+        SourceMetrics {
+            up: self.up.with_label_values(&label),
+            last_event_timestamp: self.last_event_timestamp.with_label_values(&label),
+            transactions: self.transactions.with_label_values(&label),
+            bytes: self.bytes.with_label_values(&label),
+            reconnects: Reconnects { family: self.reconnects.clone(), source: source.to_owned() },
+        }
+    }
+}

@@ -4,9 +4,17 @@
 //! them. See ARCHITECTURE.md for how the parts fit.
 
 pub mod capture;
+pub mod check;
+pub mod cli;
 pub mod config;
+pub mod demo;
+pub mod exit;
+mod logging;
 pub mod relay;
+mod reload;
+pub mod run;
 pub mod serve;
+mod signals;
 pub mod source;
 pub mod status;
 pub mod wire;

@@ -1,3 +1,11 @@
-//! The `spillway` binary: parse, build, run, drain.
+//! The `spillway` binary: parses the command line, hands over, answers with an exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use spillway::cli::Cli;
+use spillway::exit;
+
+fn main() -> ExitCode {
+    exit::code(Cli::parse().execute())
+}

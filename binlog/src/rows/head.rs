@@ -1,13 +1,12 @@
 //! The part of a rows event in front of its rows.
 
-use super::HEADER_LEN;
 use super::bytes::{Bytes, le_number};
 use super::layout::RowsFields;
+use super::{HEADER_LEN, STMT_END};
 
 /// A rows event taken apart as far as its rows, which start at `rows_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsHead<'a> {
-    pub table_id: u64,
     pub columns: usize,
     /// Columns present in the rows; for updates those of the image before.
     pub present: &'a [u8],
@@ -20,7 +19,7 @@ impl<'a> RowsHead<'a> {
     /// Reads a whole event; `None` where it ends early or a length in it is impossible.
     pub fn parse(event: &'a [u8], fields: RowsFields) -> Option<Self> {
         let mut bytes = Bytes(event.get(HEADER_LEN..)?);
-        let table_id = le_number(bytes.take(fields.id_len)?);
+        bytes.take(fields.id_len)?;
         bytes.u16()?;
         if fields.extra_data {
             let len_with_itself = usize::from(bytes.u16()?);
@@ -31,6 +30,34 @@ impl<'a> RowsHead<'a> {
         let present_after =
             if fields.update { Some(bytes.take(columns.div_ceil(8))?) } else { None };
         let rows_at = event.len() - bytes.0.len();
-        Some(Self { table_id, columns, present, present_after, rows_at })
+        Some(Self { columns, present, present_after, rows_at })
+    }
+}
+
+/// What rows events packed together agree in, besides extra data and bitmaps.
+///
+/// Numbers, not bytes of the head: comparing those would wait for what was just written there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RunKey {
+    event_type: u8,
+    server_id: u32,
+    header_flags: u16,
+    pub table_id: u64,
+    /// Without statement end.
+    pub rows_flags: u16,
+}
+
+impl RunKey {
+    pub fn of(event: &[u8], id_len: usize) -> Option<Self> {
+        let &[_, _, _, _, event_type, s0, s1, s2, s3, .., f0, f1] =
+            event.first_chunk::<HEADER_LEN>()?;
+        let mut bytes = Bytes(event.get(HEADER_LEN..)?);
+        Some(Self {
+            event_type,
+            server_id: u32::from_le_bytes([s0, s1, s2, s3]),
+            header_flags: u16::from_le_bytes([f0, f1]),
+            table_id: le_number(bytes.take(id_len)?),
+            rows_flags: bytes.u16()? & !STMT_END,
+        })
     }
 }

@@ -45,16 +45,20 @@ impl RowShape {
     }
 
     fn is_built_for(&self, present: &[u8], after: Option<&[u8]>) -> bool {
-        let (built_present, built_after) =
-            self.built_for.split_at_checked(present.len()).unwrap_or_default();
+        // Empty slices are not compared: glibc's memcmp takes 100 ns for no bytes at no address.
+        let Some((built_present, built_after)) = self.built_for.split_at_checked(present.len())
+        else {
+            return false;
+        };
         !self.built_for.is_empty()
-            && self.after.is_some() == after.is_some()
             && built_present == present
-            && built_after == after.unwrap_or_default()
+            && self.after.is_some() == after.is_some()
+            && after.is_none_or(|after| built_after == after)
     }
 
-    /// Finds every offset in `rows` where a new event has to start so that no event gets larger than the
-    /// limit and each has as many rows as fit. `None` where the rows do not end exactly with the bytes.
+    /// Finds every offset in `rows` where a new event has to start so that no event gets larger
+    /// than the limit and each has as many rows as fit. `None` where the rows do not end exactly
+    /// with the bytes.
     pub fn cuts(&self, rows: &[u8], room: Room, cuts: &mut Vec<usize>) -> Option<()> {
         cuts.clear();
         if self.has_no_bytes() {

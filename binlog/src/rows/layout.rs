@@ -21,11 +21,11 @@ impl RowsLayout {
     /// Takes the array at the end of a format description event: one post-header length per event
     /// type, starting with type 1, without the checksum algorithm behind it.
     ///
-    /// An array that reaches MariaDB's own event types tells a MariaDB source. There, TIMESTAMP, TIME
-    /// and DATETIME in the format of before MariaDB 10.1 (`mysql56_temporal_format=OFF`) are logged as
-    /// types 7, 11 and 12 without metadata whatever their fraction: seen on 10.11, TIMESTAMP(0), (3)
-    /// and (6) are all type 7 and take 4, 6 and 7 bytes. Their width is unknown. MySQL never had
-    /// fractions in these types.
+    /// An array that reaches MariaDB's own event types tells a MariaDB source. There, TIMESTAMP,
+    /// TIME and DATETIME in the format of before MariaDB 10.1 (`mysql56_temporal_format=OFF`) are
+    /// logged as types 7, 11 and 12 without metadata whatever their fraction: seen on 10.11,
+    /// TIMESTAMP(0), (3) and (6) are all type 7 and take 4, 6 and 7 bytes. Their width is unknown.
+    /// MySQL never had fractions in these types.
     pub fn from_post_header_lengths(lengths: &[u8]) -> Self {
         let of = |event_type: u8| lengths.get(usize::from(event_type) - 1).copied().unwrap_or(0);
         Self {

@@ -1,9 +1,11 @@
-//! The packer: repacks consecutive rows events row by row into events of at most a wanted size. No I/O.
+//! The packer: repacks consecutive rows events row by row into events of at most a wanted size. No
+//! I/O.
 //!
 //! [`RowsPacker`] takes the events of a transaction in order and writes the repacked ones to an
-//! [`EventSink`]. It reads table maps only as far as the widths of the columns (`table_map`, `width`),
-//! walks rows without decoding values (`image`), and never changes a row: where a type is unknown or a
-//! row does not end where it should, the events keep their bytes and the reason is reported (`notice`).
+//! [`EventSink`]. It reads table maps only as far as the widths of the columns (`table_map`,
+//! `width`), walks rows without decoding values (`image`), and never changes a row: where a type is
+//! unknown or a row does not end where it should, the events keep their bytes and the reason is
+//! reported (`notice`).
 
 mod bytes;
 mod head;

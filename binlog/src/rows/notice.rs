@@ -58,7 +58,8 @@ impl fmt::Display for UnpackedReason {
     }
 }
 
-/// Reports remembered, so that each is made once. Beyond this many all are forgotten, and may come again.
+/// Reports remembered, so that each is made once. Beyond this many all are forgotten, and may come
+/// again.
 const REMEMBERED: usize = 1_000;
 
 #[derive(Default)]
@@ -70,8 +71,8 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Counts an event left as it came and remembers to report it, unless that was done before.
-    pub fn unpacked(&mut self, table: String, reason: UnpackedReason) {
-        *self.counter(reason) += 1;
+    pub fn report(&mut self, table: String, reason: UnpackedReason) {
+        self.count(reason);
         let unpacked = Unpacked { table, reason };
         if self.seen.contains(&unpacked) {
             return;
@@ -88,13 +89,15 @@ impl Notices {
         std::mem::take(&mut self.fresh)
     }
 
-    fn counter(&mut self, reason: UnpackedReason) -> &mut u64 {
-        match reason {
+    /// Counts an event left as it came.
+    pub fn count(&mut self, reason: UnpackedReason) {
+        let counter = match reason {
             UnpackedReason::UnknownType { .. } => &mut self.counters.unknown_type,
             UnpackedReason::MalformedTableMap | UnpackedReason::MalformedRows => {
                 &mut self.counters.malformed
             }
             UnpackedReason::NoTableMap => &mut self.counters.without_table_map,
-        }
+        };
+        *counter += 1;
     }
 }

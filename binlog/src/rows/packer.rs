@@ -1,7 +1,7 @@
 //! The packer: events of a transaction in, the same with repacked rows events out.
 
 use super::event_type::TABLE_MAP;
-use super::head::RowsHead;
+use super::head::{RowsHead, RunKey};
 use super::image::Room;
 use super::layout::{RowsFields, RowsLayout};
 use super::notice::{Notices, PackCounters, Unpacked, UnpackedReason};
@@ -14,34 +14,38 @@ pub const MIN_EVENT_SIZE: usize = 256;
 /// The largest limit: what a replica takes in one packet at most.
 pub const MAX_EVENT_SIZE: usize = 1 << 30;
 
+/// Where the end position is in an event header.
+const LOG_POS_AT: usize = 13;
+
 /// Repacks the rows events of one transaction after the other.
 ///
-/// Rows events are packed together while they follow each other directly and agree in everything but
-/// timestamp, size and statement-end flag: type, server id, header flags, table map, rows flags, extra
-/// data, column count and column bitmaps. Each output event takes as many rows as fit into the limit;
-/// an input event larger than the limit is split. A row larger than the limit stays alone in its event.
-/// The statement-end flag goes to the last event and nothing is packed past it. All other events, and
-/// rows that cannot be taken apart exactly, keep their bytes but for size and `log_pos`, which is 0 in
-/// every event put out.
+/// Rows events are packed together while they follow each other directly and agree in everything
+/// but timestamp, size and statement-end flag: type, server id, header flags, table map, rows
+/// flags, extra data, column count and column bitmaps. Each output event takes as many rows as fit
+/// into the limit; an input event larger than the limit is split. A row larger than the limit stays
+/// alone in its event. The statement-end flag goes to the last event and nothing is packed past it.
+/// All other events, and rows that cannot be taken apart exactly, keep their bytes but for size and
+/// `log_pos`, which is 0 in every event put out.
 ///
-/// **The limit** is counted as MariaDB counts `binlog_row_event_max_size`: everything behind the common
-/// header (post-header, column count, bitmaps, rows), without header and checksum. Seen on 10.11.19 at
-/// its default of 8,192: two rows that make a body of 8,192 bytes share an event, at 8,193 they do not.
-/// So a server with the same setting writes the same events.
+/// **The limit** is counted as MariaDB counts `binlog_row_event_max_size`: everything behind the
+/// common header (post-header, column count, bitmaps, rows), without header and checksum. Seen on
+/// 10.11.19 at its default of 8,192: two rows that make a body of 8,192 bytes share an event, at
+/// 8,193 they do not. So a server with the same setting writes the same events.
 ///
-/// **Timestamps.** A server gives all rows events of a statement the time the statement started. Where
-/// they differ all the same, an output event has the timestamp of the input event its first row came
-/// in: the clock a replica shows never runs ahead of the rows it applies.
+/// **Timestamps.** A server gives all rows events of a statement the time the statement started.
+/// Where they differ all the same, an output event has the timestamp of the input event its first
+/// row came in: the clock a replica shows never runs ahead of the rows it applies.
 ///
-/// Work is done only where it can change something: a table map is read, and rows are walked, when an
-/// event is larger than the limit or does not end its statement. A small statement of one rows event
-/// is passed on after a look at its header.
+/// Work is done only where it can change something: a table map is read, and rows are walked, when
+/// an event is larger than the limit or does not end its statement. A small statement of one rows
+/// event is passed on after a look at its header.
 pub struct RowsPacker {
     limit: usize,
     layout: RowsLayout,
     tables: TableMaps,
     /// The start of the rows events of the run at hand, up to their rows, without statement end.
     head: Vec<u8>,
+    key: RunKey,
     flags_at: usize,
     /// The place of the run's table map.
     table: usize,
@@ -74,6 +78,7 @@ impl RowsPacker {
             layout,
             tables: TableMaps::default(),
             head: Vec::new(),
+            key: RunKey::default(),
             flags_at: 0,
             table: 0,
             open: None,
@@ -82,12 +87,13 @@ impl RowsPacker {
         }
     }
 
-    /// Takes the next event of the transaction, without checksum, and writes what can be written. The
-    /// size in its header is not trusted, `event` is: the header may still count the checksum.
+    /// Takes the next event of the transaction, without checksum, and writes what can be written.
+    /// The size in its header is not trusted, `event` is: the header may still count the checksum.
     ///
     /// # Errors
-    /// The event is no event (shorter than a header, or over 4 GiB), or the sink failed. The transaction
-    /// is then to be dropped with what the sink has of it, and the packer [`reset`](Self::reset).
+    /// The event is no event (shorter than a header, or over 4 GiB), or the sink failed. The
+    /// transaction is then to be dropped with what the sink has of it, and the packer
+    /// [`reset`](Self::reset).
     pub fn push<S: EventSink>(
         &mut self,
         event: &[u8],
@@ -127,9 +133,11 @@ impl RowsPacker {
         self.notices.counters
     }
 
-    /// Tables whose rows were left as they came, each once per reason; to be logged. Cheap when empty.
+    /// Tables whose rows were left as they came, each once per reason; to be logged. Cheap when
+    /// empty.
     ///
-    /// A table nobody asked to repack is not reported: small statements of one event pass as they are.
+    /// A table nobody asked to repack is not reported: small statements of one event pass as they
+    /// are.
     pub fn take_unpacked(&mut self) -> Vec<Unpacked> {
         self.notices.take()
     }
@@ -180,10 +188,10 @@ impl RowsPacker {
         end_flag: u16,
         out: &mut S,
     ) -> Result<(), PackError<S::Error>> {
-        if !self.continues_run(event) {
+        if !self.continues_run(event, fields) {
             self.close(0, out)?;
-            if let Err((table, reason)) = self.start_run(event, fields) {
-                self.notices.unpacked(table, reason);
+            if let Err(reason) = self.start_run(event, fields) {
+                self.note_unpacked(event, fields, reason);
                 return self.pass_rows(event, out);
             }
         }
@@ -195,46 +203,47 @@ impl RowsPacker {
         }
         if self.find_cuts(rows).is_none() {
             self.close(0, out)?;
-            let table = self.tables.get_mut(self.table).map(|map| map.name()).unwrap_or_default();
-            self.notices.unpacked(table, UnpackedReason::MalformedRows);
+            self.note_unpacked(event, fields, UnpackedReason::MalformedRows);
             return self.pass_rows(event, out);
         }
         self.write_rows(event, rows, end_flag, out)
     }
 
     /// Whether the event's rows may be appended to the open event's.
-    fn continues_run(&self, event: &[u8]) -> bool {
-        let (head, at) = (self.head.as_slice(), self.flags_at);
-        let same = |range: std::ops::Range<usize>| event.get(range.clone()) == head.get(range);
-        let flags = |bytes| rows_flags(bytes, at).map(|flags| flags & !STMT_END);
-        // Type and server id; not the size and log_pos that follow; header flags and table id.
+    fn continues_run(&self, event: &[u8], fields: RowsFields) -> bool {
+        let behind_flags = self.flags_at + 2..self.head.len();
         self.open.is_some()
-            && event.len() >= head.len()
-            && same(4..9)
-            && same(17..at)
-            && flags(event) == flags(head)
-            && same(at + 2..head.len())
+            && RunKey::of(event, fields.id_len) == Some(self.key)
+            && event.get(behind_flags.clone()) == self.head.get(behind_flags)
     }
 
-    fn start_run(
-        &mut self,
-        event: &[u8],
-        fields: RowsFields,
-    ) -> Result<(), (String, UnpackedReason)> {
-        let head = RowsHead::parse(event, fields)
-            .ok_or_else(|| (String::new(), UnpackedReason::MalformedRows))?;
-        let no_map = || (format!("#{}", head.table_id), UnpackedReason::NoTableMap);
-        let place = self.tables.find(head.table_id).ok_or_else(no_map)?;
-        let table = self.tables.get_mut(place).ok_or_else(no_map)?;
-        table
-            .shape_for(&head, self.layout.old_temporals_are_fixed())
-            .map_err(|reason| (table.name(), reason))?;
-        self.table = place;
+    fn start_run(&mut self, event: &[u8], fields: RowsFields) -> Result<(), UnpackedReason> {
+        let malformed = UnpackedReason::MalformedRows;
+        let head = RowsHead::parse(event, fields).ok_or(malformed)?;
+        self.key = RunKey::of(event, fields.id_len).ok_or(malformed)?;
+        let no_map = UnpackedReason::NoTableMap;
+        self.table = self.tables.find(self.key.table_id).ok_or(no_map)?;
+        let table = self.tables.get_mut(self.table).ok_or(no_map)?;
+        table.shape_for(&head, self.layout.old_temporals_are_fixed())?;
         self.flags_at = HEADER_LEN + fields.id_len;
         self.head.clear();
         self.head.extend_from_slice(event.get(..head.rows_at).unwrap_or_default());
-        overwrite(&mut self.head, 13, &[0; 4]);
+        overwrite(&mut self.head, LOG_POS_AT, &[0; 4]);
         Ok(())
+    }
+
+    /// Counts an event that is left as it came, and reports its table unless that was done before.
+    fn note_unpacked(&mut self, event: &[u8], fields: RowsFields, reason: UnpackedReason) {
+        let id = RunKey::of(event, fields.id_len).map_or(0, |key| key.table_id);
+        let place = self.tables.find(id);
+        let Some(table) = place.and_then(|place| self.tables.get_mut(place)) else {
+            return self.notices.report(format!("#{id}"), reason);
+        };
+        if table.was_reported(reason) {
+            self.notices.count(reason);
+        } else {
+            self.notices.report(table.name(), reason);
+        }
     }
 
     fn find_cuts(&mut self, rows: &[u8]) -> Option<()> {
@@ -251,14 +260,14 @@ impl RowsPacker {
         end_flag: u16,
         out: &mut S,
     ) -> Result<(), PackError<S::Error>> {
-        let mut rest = rows;
-        let mut done = 0;
-        for at in 0..self.cuts.len() {
-            let cut = self.cuts.get(at).copied().unwrap_or(done);
-            let (piece, after) = rest.split_at_checked(cut - done).unwrap_or((rest, &[]));
+        let cuts = std::mem::take(&mut self.cuts);
+        let (mut rest, mut done) = (rows, 0);
+        for &cut in &cuts {
+            let (piece, after) = rest.split_at(cut - done);
             self.write_last(event, piece, 0, out)?;
             (rest, done) = (after, cut);
         }
+        self.cuts = cuts;
         let size = self.open.unwrap_or(self.head.len()) + rest.len();
         if end_flag != 0 || size - HEADER_LEN >= self.limit {
             return self.write_last(event, rest, end_flag, out);
@@ -328,7 +337,7 @@ impl RowsPacker {
     }
 
     fn end_of<E>(&self, size: usize, end_flag: u16) -> Result<RowsEnd, PackError<E>> {
-        let flags = rows_flags(&self.head, self.flags_at).unwrap_or(0) & !STMT_END | end_flag;
+        let flags = self.key.rows_flags | end_flag;
         Ok(RowsEnd { event_size: size_field(size)?, flags_at: self.flags_at, flags })
     }
 
@@ -348,7 +357,7 @@ fn pass<S: EventSink>(event: &[u8], out: &mut S) -> Result<(), PackError<S::Erro
         event.split_first_chunk::<HEADER_LEN>().ok_or(PackError::TooShort(event.len()))?;
     let mut header = header;
     overwrite(&mut header, RowsEnd::SIZE_AT, &size_field(event.len())?.to_le_bytes());
-    overwrite(&mut header, 13, &[0; 4]);
+    overwrite(&mut header, LOG_POS_AT, &[0; 4]);
     Ok(out.event(&header, body)?)
 }
 

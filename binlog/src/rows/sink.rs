@@ -2,9 +2,9 @@
 
 /// Takes the packer's output, in order, without checksums and with `log_pos` 0.
 ///
-/// Most events arrive complete. A rows event that may still grow is opened, appended to and closed, so
-/// that rows are copied once, from the source's event to where the sink keeps them. While an event is
-/// open the packer calls only [`append`](Self::append) and [`close`](Self::close).
+/// Most events arrive complete. A rows event that may still grow is opened, appended to and closed,
+/// so that rows are copied once, from the source's event to where the sink keeps them. While an
+/// event is open the packer calls only [`append`](Self::append) and [`close`](Self::close).
 pub trait EventSink {
     /// What goes wrong when the sink cannot take more.
     type Error;
@@ -15,14 +15,15 @@ pub trait EventSink {
     /// Whatever keeps the sink from taking it.
     fn event(&mut self, head: &[u8], rest: &[u8]) -> Result<(), Self::Error>;
 
-    /// Starts a rows event with `head` (header, post-header, bitmaps) and its first rows. Its size and
-    /// rows flags are not final before [`close`](Self::close).
+    /// Starts a rows event with `head` (header, post-header, bitmaps) and its first rows. Its size
+    /// and rows flags are not final before [`close`](Self::close).
     ///
     /// # Errors
     /// Whatever keeps the sink from taking it.
     fn open(&mut self, head: &[u8], rows: &[u8]) -> Result<(), Self::Error>;
 
-    /// Appends rows to the open event. It never grows past the packer's limit and the 19 header bytes.
+    /// Appends rows to the open event. It never grows past the packer's limit and the 19 header
+    /// bytes.
     ///
     /// # Errors
     /// Whatever keeps the sink from taking them.
@@ -38,7 +39,8 @@ pub trait EventSink {
 /// The final values of an event that was open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsEnd {
-    /// The whole event's bytes, header included; belongs at [`RowsEnd::SIZE_AT`], 4 bytes little-endian.
+    /// The whole event's bytes, header included; belongs at [`RowsEnd::SIZE_AT`], 4 bytes
+    /// little-endian.
     pub event_size: u32,
     /// Where the rows flags are, from the start of the event.
     pub flags_at: usize,

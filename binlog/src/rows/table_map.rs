@@ -1,4 +1,5 @@
-//! Table maps of the statement at hand, read no further than the widths of the columns, and only when needed.
+//! Table maps of the statement at hand, read no further than the widths of the columns, and only
+//! when needed.
 
 use super::HEADER_LEN;
 use super::bytes::{Bytes, le_number};
@@ -7,8 +8,8 @@ use super::image::RowShape;
 use super::notice::UnpackedReason;
 use super::width::{NoWidth, Width, column_width};
 
-/// Table maps kept for one statement. More would be no statement of a real server; rows of those that
-/// did not find a place are left as they came.
+/// Table maps kept for one statement. More would be no statement of a real server; rows of those
+/// that did not find a place are left as they came.
 const MAX_ACTIVE: usize = 4_096;
 
 /// Buffers kept from one statement to the next.
@@ -17,7 +18,8 @@ const KEPT: usize = 64;
 /// The table maps that are active: those since the last statement end.
 #[derive(Default)]
 pub struct TableMaps {
-    /// The first `active` are; the others keep their buffers, and what was read from the same bytes.
+    /// The first `active` are; the others keep their buffers, and what was read from the same
+    /// bytes.
     maps: Vec<TableMap>,
     active: usize,
 }
@@ -33,6 +35,7 @@ impl TableMaps {
             map.raw.clear();
             map.raw.extend_from_slice(body.0);
             map.state = State::Unread;
+            map.reported = None;
         }
     }
 
@@ -74,6 +77,8 @@ pub struct TableMap {
     /// The event behind the table id.
     raw: Vec<u8>,
     state: State,
+    /// The last reason its rows were reported for.
+    reported: Option<UnpackedReason>,
     widths: Vec<Width>,
     shape: RowShape,
 }
@@ -118,6 +123,11 @@ impl TableMap {
         let [database, table] = [bytes.name(), bytes.name()]
             .map(|name| String::from_utf8_lossy(name.unwrap_or_default()));
         format!("{database}.{table}")
+    }
+
+    /// Whether this was asked with the same reason before; spares making the name for every event.
+    pub fn was_reported(&mut self, reason: UnpackedReason) -> bool {
+        self.reported.replace(reason) == Some(reason)
     }
 
     fn read(&mut self, old_temporals_are_fixed: bool) {

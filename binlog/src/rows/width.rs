@@ -23,9 +23,10 @@ pub enum NoWidth {
 /// Takes one column's metadata and tells the width of its values.
 ///
 /// What a server logs for each type was observed on MariaDB 10.11 and 11.8: UUID, INET4, INET6 and
-/// CHAR(0) are STRING, JSON is BLOB, VECTOR is VARCHAR, and a STRING's values always have a length in
-/// front. Not known, hence never packed: old DECIMAL (0), VAR_STRING (253, only from tables made
-/// before MySQL 5.0.3, whose metadata no server here writes), typed arrays (20), and anything newer.
+/// CHAR(0) are STRING, JSON is BLOB, VECTOR is VARCHAR, and a STRING's values always have a length
+/// in front. Not known, hence never packed: old DECIMAL (0), VAR_STRING (253, only from tables made
+/// before MySQL 5.0.3, whose metadata no server here writes), typed arrays (20), and anything
+/// newer.
 pub fn column_width(
     type_code: u8,
     metadata: &mut Bytes<'_>,

@@ -1,1 +1,166 @@
-//! From the upstream into the log: a replica in the protocol's eyes.
+//! From the upstream into the log: a replica in the protocol's eyes. It attaches by GTID from the log's own state, checks every
+//! checksum, and hands whole transactions on; half a transaction leaves no trace.
+//!
+//! One thread a source, with a runtime of its own: a slow disk or a fault here never touches app traffic.
+
+mod backoff;
+mod connection;
+mod fault;
+mod login;
+mod packets;
+mod session;
+mod start;
+mod stream;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use spillway_binlog::Log;
+use spillway_metrics::source::SourceMetrics;
+use tokio_util::sync::CancellationToken;
+
+pub use start::{ParseStartError, StartPosition};
+
+use crate::source::{CaptureState, Upstream};
+use backoff::Backoff;
+use fault::{Fault, Verdict};
+
+/// The account capture logs in with. The password is asked for at every connect, so that a changed file is noticed.
+pub struct Credentials {
+    /// The account's name.
+    pub user: String,
+    /// Answers the password, or one sentence why there is none.
+    pub password: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// How a source is captured.
+#[derive(Debug)]
+pub struct CaptureOptions {
+    /// Spillway's server id: the one it registers with.
+    pub server_id: u32,
+    /// Who it logs in as.
+    pub credentials: Credentials,
+    /// Where to begin when the log is empty.
+    pub start: StartPosition,
+    /// `binlog_row_event_max_size`, bytes.
+    pub row_event_max_size: usize,
+    /// `max_binlog_cache_size`: bytes one transaction may have; `None` is no limit.
+    pub max_cache_size: Option<u64>,
+}
+
+/// What a capture works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) options: Arc<CaptureOptions>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) metrics: SourceMetrics,
+}
+
+/// A running capture.
+#[derive(Debug)]
+pub struct CaptureHandle {
+    thread: JoinHandle<()>,
+}
+
+impl CaptureHandle {
+    /// Waits until capture has stopped: after the token was cancelled, or the log takes nothing more.
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("capture ended by a fault of Spillway's");
+        }
+    }
+}
+
+/// Starts capturing `upstream` into `log` until `shutdown` is cancelled.
+///
+/// # Errors
+/// Where no thread or runtime can be had.
+pub fn start(
+    options: CaptureOptions,
+    log: Arc<Log>,
+    upstream: Arc<Upstream>,
+    metrics: SourceMetrics,
+    shutdown: CancellationToken,
+) -> io::Result<CaptureHandle> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let name = format!("capture-{}", upstream.name());
+    let context = Context { options: Arc::new(options), log, upstream, metrics };
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = run(&context) => {}
+            }
+        });
+        context.metrics.up.set(0);
+        if context.upstream.capture_status().state != CaptureState::Stopped {
+            set_state(&context, CaptureState::Stopped, "Spillway is shutting down");
+        }
+    })?;
+    Ok(CaptureHandle { thread })
+}
+
+/// One session after another, until the log takes nothing more.
+async fn run(context: &Context) {
+    let mut backoff = Backoff::default();
+    loop {
+        set_state(context, CaptureState::Connecting, &reason_to_keep(context));
+        let fault = match session::run(context, &mut backoff).await {
+            Ok(never) => match never {},
+            Err(fault) => fault,
+        };
+        context.metrics.up.set(0);
+        context.metrics.reconnects.with_label_values(&[fault.label()]).inc();
+        if !report(context, &fault) {
+            return;
+        }
+        tokio::time::sleep(backoff.next(fault.verdict())).await;
+    }
+}
+
+/// A source that was refused stays so, with its reason, until it is streaming again.
+fn reason_to_keep(context: &Context) -> String {
+    context.upstream.capture_status().reason
+}
+
+/// Tells the fault where people look. Answers whether to go on.
+fn report(context: &Context, fault: &Fault) -> bool {
+    let state = match fault.verdict() {
+        Verdict::Retry => CaptureState::Connecting,
+        Verdict::Refused => CaptureState::Refused,
+        Verdict::Diverged => CaptureState::Diverged,
+        Verdict::Stopped => CaptureState::Stopped,
+    };
+    set_state(context, state, &fault.to_string());
+    fault.verdict() != Verdict::Stopped
+}
+
+/// Sets the state and logs it where it is new.
+pub(crate) fn set_state(context: &Context, state: CaptureState, reason: &str) {
+    let keeps = matches!(
+        context.upstream.capture_status().state,
+        CaptureState::Refused | CaptureState::Diverged
+    );
+    if state == CaptureState::Connecting && keeps {
+        return;
+    }
+    if !context.upstream.set_capture_state(state, reason) {
+        return;
+    }
+    let (source, state_name) = (context.upstream.name(), state.as_str());
+    match state {
+        CaptureState::Refused | CaptureState::Diverged | CaptureState::PausedForDisk => {
+            tracing::error!(source, state = state_name, "capture: {reason}");
+        }
+        _ if reason.is_empty() => tracing::info!(source, state = state_name, "capture"),
+        _ => tracing::warn!(source, state = state_name, "capture: {reason}"),
+    }
+}

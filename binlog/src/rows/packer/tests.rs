@@ -186,6 +186,29 @@ fn what_differs_is_not_packed_together() {
 }
 
 #[test]
+fn an_event_has_the_timestamp_its_first_row_came_with() {
+    let at = |time: u8, mut event: Vec<u8>| {
+        event[0] = time;
+        event
+    };
+    let rows: Vec<_> = (0..6).map(|key| row(key, 80)).collect();
+    let events = [
+        table_map(7),
+        at(1, write(0, &rows[..1])),
+        at(2, write(0, &rows[1..4])),
+        at(3, write(1, &rows[4..])),
+    ];
+    // Two rows of 87 bytes fit into 256.
+    let expected = [
+        table_map(7),
+        at(1, write(0, &rows[..2])),
+        at(2, write(0, &rows[2..4])),
+        at(3, write(1, &rows[4..])),
+    ];
+    assert_eq!(pack(&mut packer(256), &events), plain_all(&expected));
+}
+
+#[test]
 fn another_tables_rows_and_other_events_keep_their_place() {
     let (one, two) = (table_map(7), table_map(8));
     let to = |id, key| rows_event(WRITE_ROWS_V1, id, 0, &[row(key, 5)]);

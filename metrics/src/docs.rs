@@ -1,0 +1,55 @@
+//! docs/METRICS.md, written from the registered families.
+
+use std::fmt::Write as _;
+
+use prometheus::proto::MetricType;
+
+use crate::Registry;
+use crate::registry::Description;
+
+const INTRO: &str = "\
+# Metrics
+
+Written by `SPILLWAY_WRITE_DOCS=1 cargo test -p spillway-metrics docs`; a test fails when this page is stale.
+
+Served as text at `http://127.0.0.1:4308/metrics` (`http.listen`). Names keep their spelling once released. Labels are bounded: `source` is
+a name of the configuration, `replica` a server id; a GTID is never a label.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+";
+
+/// The text of docs/METRICS.md for what `registry` holds.
+pub fn render(registry: &Registry) -> String {
+    let all = registry.descriptions();
+    let mut page = INTRO.to_owned();
+    page.extend(all.iter().map(row));
+    let mut histograms = all.iter().filter(|family| !family.buckets.is_empty()).peekable();
+    if histograms.peek().is_some() {
+        page.push_str("\n## Buckets\n\n| name | upper bounds |\n|---|---|\n");
+        page.extend(histograms.map(buckets));
+    }
+    page
+}
+
+fn row(family: &Description) -> String {
+    let labels = family.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>();
+    let labels = if labels.is_empty() { "—".to_owned() } else { labels.join(", ") };
+    let kind = match family.kind {
+        MetricType::COUNTER => "counter",
+        MetricType::GAUGE => "gauge",
+        MetricType::HISTOGRAM => "histogram",
+        MetricType::SUMMARY => "summary",
+        MetricType::UNTYPED => "untyped",
+    };
+    format!("| `{}` | {kind} | {labels} | {} |\n", family.name, family.help)
+}
+
+fn buckets(family: &Description) -> String {
+    let mut bounds = String::new();
+    for bound in &family.buckets {
+        // Writing to a String cannot fail.
+        let _ = write!(bounds, "{bound} ");
+    }
+    format!("| `{}` | {} |\n", family.name, bounds.trim_end())
+}

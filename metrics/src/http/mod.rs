@@ -1,0 +1,162 @@
+//! The HTTP endpoint: /metrics, /status, /livez, /readyz and its parts, a page at /. Read only.
+//!
+//! It may face an unfriendly network, so everything is bounded: connections, header sizes, the time a request may take to
+//! arrive, the time a connection may live. Request bodies are refused.
+
+mod client;
+mod respond;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use client::{FetchError, fetch};
+
+use crate::Registry;
+
+/// Enough for several Prometheus servers and a few browsers; more wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 64;
+/// A request line and headers larger than this are no scrape.
+const MAX_HEADER_BYTES: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+/// For a request's headers to arrive; also how long an idle connection is kept.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A reader this slow is dropped, so that 64 of them cannot shut others out.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait after `accept` failed (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A part whose readiness can be asked for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Apps can use the relay.
+    Relay,
+    /// Replicas can use the replica port.
+    Serve,
+}
+
+/// What the endpoint shows besides metrics.
+pub trait Health: Send + Sync + 'static {
+    /// The status document, as JSON.
+    fn status(&self) -> String;
+    /// The status page, as HTML without external parts.
+    fn page(&self) -> String;
+    /// Whether a part is ready; if not, why.
+    ///
+    /// # Errors
+    /// One sentence that says what is missing.
+    fn ready(&self, part: Part) -> Result<(), String>;
+}
+
+/// A bound endpoint: connections queue until [`Endpoint::serve`].
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: TcpListener,
+}
+
+impl Endpoint {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await? })
+    }
+
+    /// The address bound; of port 0, the one the system chose.
+    ///
+    /// # Errors
+    /// What the socket said.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop`, then ends open connections after the answer they are at.
+    pub async fn serve(
+        self,
+        registry: Arc<Registry>,
+        health: Arc<dyn Health>,
+        stop: CancellationToken,
+    ) {
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let tasks = TaskTracker::new();
+        while let Some((stream, permit)) = self.next(&permits, &stop).await {
+            let (registry, health, stop) = (registry.clone(), health.clone(), stop.clone());
+            tasks.spawn(async move {
+                connection(stream, &registry, &*health, &stop).await;
+                drop(permit);
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// The next connection, once there is room for it; `None` after `stop`.
+    async fn next(
+        &self,
+        permits: &Arc<Semaphore>,
+        stop: &CancellationToken,
+    ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+        let accepted = async {
+            let permit = permits.clone().acquire_owned().await.ok()?;
+            loop {
+                match self.listener.accept().await {
+                    Ok((stream, _)) => return Some((stream, permit)),
+                    Err(error) => {
+                        tracing::warn!(%error, "http: cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            next = accepted => next,
+            () = stop.cancelled() => None,
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    registry: &Registry,
+    health: &dyn Health,
+    stop: &CancellationToken,
+) {
+    let service = service_fn(|request| async move {
+        Ok::<_, Infallible>(respond::respond(&request, registry, health))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let served = async {
+        tokio::select! {
+            result = connection.as_mut() => result,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.as_mut().await
+            }
+        }
+    };
+    match tokio::time::timeout(CONNECTION_TIMEOUT, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "http: connection ended"),
+        Err(_) => tracing::debug!("http: connection ended after {CONNECTION_TIMEOUT:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! How long to wait before the next attempt.
+
+use std::time::Duration;
+
+use super::fault::Verdict;
+
+const FIRST: Duration = Duration::from_millis(100);
+const CAP: Duration = Duration::from_secs(10);
+
+/// Doubles from 100 ms up to 10 s; starts over once events arrive.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next: FIRST }
+    }
+}
+
+impl Backoff {
+    pub(super) fn reset(&mut self) {
+        self.next = FIRST;
+    }
+
+    /// What somebody has to change is looked at again every 10 s.
+    pub(super) fn next(&mut self, verdict: Verdict) -> Duration {
+        if verdict != Verdict::Retry {
+            return CAP;
+        }
+        let wait = self.next;
+        self.next = (wait * 2).min(CAP);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_up_to_the_cap_and_starts_over() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<_> = (0..9).map(|_| backoff.next(Verdict::Retry).as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(backoff.next(Verdict::Refused), CAP);
+        backoff.reset();
+        assert_eq!(backoff.next(Verdict::Retry), FIRST);
+    }
+}

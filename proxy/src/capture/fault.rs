@@ -1,0 +1,152 @@
+//! Why a capture session ended: whose fault it is, and whether trying again helps.
+
+use std::io;
+
+use spillway_binlog::SubmitError;
+use spillway_binlog::event::EventError;
+use spillway_binlog::transaction::TransactionError;
+
+use crate::wire::WireError;
+use crate::wire::reply::ErrPacket;
+
+/// What to do after a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Connect again.
+    Retry,
+    /// Somebody has to change something first; looked at again from time to time.
+    Refused,
+    /// The source has another history than the log.
+    Diverged,
+    /// The log takes nothing more.
+    Stopped,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("cannot reach {address}: {error}")]
+    Connect { address: String, error: io::Error },
+    #[error("the connection was lost: {0}")]
+    Lost(#[from] io::Error),
+    #[error(
+        "nothing arrived for {0} seconds, not even a heartbeat: the connection is taken for dead"
+    )]
+    Silent(u64),
+    #[error("the upstream ended the dump")]
+    DumpEnded,
+    #[error("the upstream sent what it should not: {0}")]
+    Wire(#[from] WireError),
+    #[error("the upstream sent an event that cannot be right: {0}")]
+    Event(#[from] EventError),
+    #[error("{0}")]
+    Transaction(#[from] TransactionError),
+    /// An ERR packet, with a sentence that says what to do where one is known.
+    #[error("{advice}")]
+    Server { error: ErrPacket, advice: String, verdict: Verdict },
+    /// Something is set so that it cannot be captured.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Log(#[from] SubmitError),
+}
+
+impl Fault {
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Server { verdict, .. } => *verdict,
+            Self::Refused(_) | Self::Transaction(TransactionError::TooLarge { .. }) => {
+                Verdict::Refused
+            }
+            Self::Log(_) => Verdict::Stopped,
+            _ => Verdict::Retry,
+        }
+    }
+
+    /// The `reason` label of the reconnects metric: few, and never a text from outside.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Connect { .. } => "connect",
+            Self::Lost(_) => "lost",
+            Self::Silent(_) => "silent",
+            Self::DumpEnded => "dump_ended",
+            Self::Wire(_) => "protocol",
+            Self::Event(_) => "event",
+            Self::Transaction(_) => "transaction",
+            Self::Server { .. } => "server_error",
+            Self::Refused(_) => "refused",
+            Self::Log(_) => "log",
+        }
+    }
+}
+
+const ACCESS_DENIED: u16 = 1045;
+const NO_PRIVILEGE: u16 = 1227;
+const DUMP_REFUSED: u16 = 1236;
+const DUPLICATE_SERVER_ID: u16 = 4052;
+
+/// What an ERR packet of the upstream means here.
+pub(crate) fn server(error: ErrPacket, user: &str) -> Fault {
+    let text = error.message.clone();
+    let (verdict, advice) = match error.code {
+        ACCESS_DENIED => (
+            Verdict::Refused,
+            format!(
+                "the upstream refuses the login: {text}; check user and password of the source"
+            ),
+        ),
+        NO_PRIVILEGE => (
+            Verdict::Refused,
+            format!(
+                "the account lacks a privilege: {text}; GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user}"
+            ),
+        ),
+        DUMP_REFUSED => dump_refused(&text),
+        DUPLICATE_SERVER_ID => (
+            Verdict::Retry,
+            format!(
+                "another replica has our server_id: {text}; give Spillway a server_id of its own"
+            ),
+        ),
+        code => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
+    };
+    Fault::Server { error, advice, verdict }
+}
+
+fn dump_refused(text: &str) -> (Verdict, String) {
+    if text.contains("have been purged") {
+        let advice = format!(
+            "the upstream has purged what comes next in the log: {text} Move the log away and record anew"
+        );
+        return (Verdict::Refused, advice);
+    }
+    if text.contains("not in the master's binlog") || text.contains("has diverged") {
+        let advice = format!("the upstream does not have the log's last transaction: {text}");
+        return (Verdict::Diverged, advice);
+    }
+    (Verdict::Retry, format!("the upstream refuses the dump: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(code: u16, text: &str) -> (Verdict, String) {
+        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway");
+        (fault.verdict(), fault.to_string())
+    }
+
+    #[test]
+    fn each_known_refusal_says_what_to_do() {
+        let (kind, advice) = verdict(NO_PRIVILEGE, "Access denied; you need REPLICATION SLAVE");
+        assert_eq!(kind, Verdict::Refused);
+        assert!(advice.contains("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO spillway"));
+        assert_eq!(verdict(ACCESS_DENIED, "no").0, Verdict::Refused);
+        let purged = "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and required binlog files have been purged.";
+        assert_eq!(verdict(DUMP_REFUSED, purged).0, Verdict::Refused);
+        let ahead = "Error: connecting slave requested to start from GTID 0-1-999, which is not in the master's binlog";
+        assert_eq!(verdict(DUMP_REFUSED, ahead).0, Verdict::Diverged);
+        assert_eq!(verdict(DUMP_REFUSED, "Binary log is not open").0, Verdict::Retry);
+        assert_eq!(verdict(1040, "Too many connections").0, Verdict::Retry);
+    }
+}

@@ -1,0 +1,165 @@
+//! Logging in to an upstream: mysql_native_password, client_ed25519 and caching_sha2_password (with RSA on plain connections).
+
+use mysql_common::scramble::{create_response_for_ed25519, scramble_native, scramble_sha256};
+
+use super::connection::Connection;
+use super::fault::Fault;
+use crate::wire::capability::{
+    CLIENT_MYSQL, CONNECT_ATTRS, LONG_FLAG, PLUGIN_AUTH, PLUGIN_AUTH_LENENC, PROTOCOL_41,
+    SECURE_CONNECTION, TRANSACTIONS,
+};
+use crate::wire::handshake::{AuthMoreData, AuthSwitchRequest, HandshakeResponse, ServerGreeting};
+
+const NATIVE: &str = "mysql_native_password";
+const ED25519: &str = "client_ed25519";
+const CACHING_SHA2: &str = "caching_sha2_password";
+
+const OK: u8 = 0;
+const AUTH_MORE: u8 = 1;
+const AUTH_SWITCH: u8 = 0xfe;
+/// caching_sha2_password: the server knew the password's hash.
+const FAST_AUTH_OK: u8 = 3;
+/// caching_sha2_password: the server wants the password itself.
+const FULL_AUTH: u8 = 4;
+/// caching_sha2_password: asks for the server's public key.
+const REQUEST_PUBLIC_KEY: u8 = 2;
+
+/// The largest packet we take: replication has events of up to 1 GiB.
+const MAX_PACKET: u32 = 1 << 30;
+
+/// Answers the greeting and follows the dialogue to its OK.
+pub(super) async fn log_in(
+    connection: &mut Connection,
+    greeting: &ServerGreeting,
+    user: &str,
+    password: &str,
+) -> Result<(), Fault> {
+    let plugin = if is_known(&greeting.auth_plugin) { &greeting.auth_plugin } else { NATIVE };
+    let response = login_packet(greeting, plugin, user, password)?;
+    connection.send(&response.encode()).await?;
+    let mut salt = greeting.salt.clone();
+    loop {
+        let payload = connection.answer_or_error().await?;
+        match payload.first() {
+            Some(&OK) => return Ok(()),
+            Some(&AUTH_SWITCH) => {
+                let switch = AuthSwitchRequest::parse(&payload)?;
+                salt.clone_from(&switch.data);
+                let answer = answer(&switch.auth_plugin, &salt, password)?;
+                connection.send(&answer).await?;
+            }
+            Some(&AUTH_MORE) => {
+                let data = AuthMoreData::parse(&payload)?.0.to_vec();
+                full_authentication(connection, &data, &salt, password).await?;
+            }
+            _ => return Err(refused("the upstream's login dialogue is not understood")),
+        }
+    }
+}
+
+fn is_known(plugin: &str) -> bool {
+    [NATIVE, ED25519, CACHING_SHA2].contains(&plugin)
+}
+
+fn refused(sentence: &str) -> Fault {
+    Fault::Refused(sentence.to_owned())
+}
+
+fn login_packet(
+    greeting: &ServerGreeting,
+    plugin: &str,
+    user: &str,
+    password: &str,
+) -> Result<HandshakeResponse, Fault> {
+    const WANTED: u64 = CLIENT_MYSQL
+        | LONG_FLAG
+        | PROTOCOL_41
+        | TRANSACTIONS
+        | SECURE_CONNECTION
+        | PLUGIN_AUTH
+        | PLUGIN_AUTH_LENENC
+        | CONNECT_ATTRS;
+    const UTF8MB4: u8 = 45;
+    let attribute = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Ok(HandshakeResponse {
+        capabilities: WANTED & (greeting.capabilities | CLIENT_MYSQL),
+        max_packet: MAX_PACKET,
+        charset: UTF8MB4,
+        user: user.as_bytes().to_vec(),
+        auth_response: answer(plugin, &greeting.salt, password)?,
+        database: Vec::new(),
+        auth_plugin: plugin.to_owned(),
+        attributes: vec![
+            attribute("_client_name", "spillway"),
+            attribute("_client_version", env!("CARGO_PKG_VERSION")),
+            attribute("_client_role", "binary_log_listener"),
+        ],
+    })
+}
+
+/// A plugin's first answer to a salt.
+fn answer(plugin: &str, salt: &[u8], password: &str) -> Result<Vec<u8>, Fault> {
+    let password = password.as_bytes();
+    match plugin {
+        NATIVE => Ok(scramble_native(salt, password).map(Vec::from).unwrap_or_default()),
+        CACHING_SHA2 => Ok(scramble_sha256(salt, password).map(Vec::from).unwrap_or_default()),
+        ED25519 => Ok(create_response_for_ed25519(password, salt).to_vec()),
+        other => Err(Fault::Refused(format!(
+            "the account uses the authentication plugin {other}, which capture does not know: give it {NATIVE}, ed25519 or {CACHING_SHA2}"
+        ))),
+    }
+}
+
+async fn full_authentication(
+    connection: &mut Connection,
+    data: &[u8],
+    salt: &[u8],
+    password: &str,
+) -> Result<(), Fault> {
+    match data {
+        [FAST_AUTH_OK] => Ok(()),
+        [FULL_AUTH] => {
+            connection.send(&[REQUEST_PUBLIC_KEY]).await?;
+            let payload = connection.answer_or_error().await?;
+            let key = AuthMoreData::parse(&payload)?.0;
+            let sealed = seal_password(password, salt, key)?;
+            connection.send(&sealed).await
+        }
+        _ => Err(refused("the upstream's caching_sha2_password dialogue is not understood")),
+    }
+}
+
+/// The password, NUL-terminated, XORed with the salt and encrypted with the server's key (RSA, OAEP).
+fn seal_password(password: &str, salt: &[u8], key: &[u8]) -> Result<Vec<u8>, Fault> {
+    let mut text = password.as_bytes().to_vec();
+    text.push(0);
+    for (byte, salt) in text.iter_mut().zip(salt.iter().cycle()) {
+        *byte ^= salt;
+    }
+    // mysql_common 0.37 panics on a key that is none.
+    let sealed = std::panic::catch_unwind(|| mysql_common::crypto::encrypt(&text, key));
+    sealed.map_err(|_| refused("the upstream's public key cannot be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_password_is_an_empty_answer() {
+        for plugin in [NATIVE, CACHING_SHA2] {
+            assert!(answer(plugin, &[1; 20], "").unwrap().is_empty());
+            assert!(!answer(plugin, &[1; 20], "x").unwrap().is_empty());
+        }
+        assert_eq!(answer(ED25519, &[1; 32], "x").unwrap().len(), 64);
+        assert!(answer("dialog", &[], "x").unwrap_err().to_string().contains("dialog"));
+    }
+
+    #[test]
+    fn a_public_key_that_is_none_is_an_error() {
+        for key in [b"".as_slice(), b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
+        {
+            assert!(seal_password("secret", &[1; 20], key).is_err());
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The dump's events: checked, put together to transactions, handed to the log under a byte bound.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillway_binlog::event::{
+    ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
+};
+use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
+use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
+use spillway_binlog::{Health, Ticket};
+use tokio::time::timeout;
+
+use super::backoff::Backoff;
+use super::connection::{Connection, sequence_fault};
+use super::fault::Fault;
+use super::{Context, set_state};
+use crate::source::CaptureState;
+
+/// How often an idle upstream shows that it lives; after three periods of silence the connection is taken for dead.
+pub(super) const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
+const SILENCE_LIMIT: Duration = HEARTBEAT_PERIOD.saturating_mul(3);
+
+/// Bytes handed to the log and not yet on disk at which reading waits: enough for whole commit groups from one source.
+const MAX_IN_FLIGHT: u64 = 64 << 20;
+/// A ticket is kept for about this many bytes.
+const TICKET_EVERY: u64 = 1 << 20;
+
+/// How an empty log begins.
+#[derive(Clone, Debug)]
+pub(super) enum Begin {
+    /// With the Gtid_list of the upstream's file: the dump starts at its beginning.
+    WithGtidList,
+    /// With a state known before the dump.
+    WithState(GtidState),
+}
+
+/// What a session knows of its stream.
+pub(super) struct Stream<'a> {
+    context: &'a Context,
+    begin: Option<Begin>,
+    checksum: ChecksumAlgorithm,
+    format: Option<Arc<FormatDescription>>,
+    assembler: Option<TransactionAssembler>,
+    in_flight: InFlight,
+    last: Option<Gtid>,
+    last_timestamp: u32,
+    transactions: u64,
+    bytes: u64,
+}
+
+/// Streams until something ends it.
+pub(super) async fn run(
+    mut connection: Connection,
+    mut stream: Stream<'_>,
+    backoff: &mut Backoff,
+) -> Result<Infallible, Fault> {
+    let result = stream.pump(&mut connection, backoff).await;
+    // What was handed over decides where the next session goes on, so it is waited for.
+    stream.publish();
+    stream.settle(0).await?;
+    result
+}
+
+impl<'a> Stream<'a> {
+    pub(super) fn new(
+        context: &'a Context,
+        begin: Option<Begin>,
+        checksum: ChecksumAlgorithm,
+    ) -> Self {
+        Self {
+            context,
+            begin,
+            checksum,
+            format: None,
+            assembler: None,
+            in_flight: InFlight::default(),
+            last: None,
+            last_timestamp: 0,
+            transactions: 0,
+            bytes: 0,
+        }
+    }
+
+    async fn pump(
+        &mut self,
+        connection: &mut Connection,
+        backoff: &mut Backoff,
+    ) -> Result<Infallible, Fault> {
+        loop {
+            while let Some(payload) = connection.reader.buffered().map_err(sequence_fault)? {
+                match payload.split_first() {
+                    Some((0, event)) => self.event(event)?,
+                    Some((0xfe, rest)) if rest.len() < 8 => return Err(Fault::DumpEnded),
+                    _ => {
+                        let payload = payload.to_vec();
+                        connection.check_error(&payload)?;
+                        return Err(Fault::DumpEnded);
+                    }
+                }
+                if self.in_flight.bytes >= MAX_IN_FLIGHT {
+                    self.publish();
+                    self.settle(MAX_IN_FLIGHT).await?;
+                }
+            }
+            if self.format.is_some() {
+                self.streaming(backoff);
+            }
+            self.publish();
+            let filled = connection.reader.fill(&mut connection.stream);
+            timeout(SILENCE_LIMIT, filled)
+                .await
+                .map_err(|_| Fault::Silent(SILENCE_LIMIT.as_secs()))??;
+        }
+    }
+
+    /// Events arrive: all is well, whatever was before.
+    fn streaming(&self, backoff: &mut Backoff) {
+        backoff.reset();
+        self.context.metrics.up.set(1);
+        set_state(self.context, CaptureState::Streaming, "");
+    }
+
+    fn event(&mut self, event: &[u8]) -> Result<(), Fault> {
+        self.bytes += event.len() as u64;
+        let header = EventHeader::parse(event)?;
+        if header.event_type == EventType::FORMAT_DESCRIPTION {
+            return self.format_description(event);
+        }
+        let event = self.checksum.verify(event)?;
+        if header.event_type == EventType::GTID_LIST {
+            return self.gtid_list(event);
+        }
+        if header.timestamp != 0 {
+            self.last_timestamp = header.timestamp;
+        }
+        let Some(assembler) = &mut self.assembler else {
+            // The artificial Rotate before the format description.
+            return Ok(());
+        };
+        if let Assembled::Complete(transaction) = assembler.push(event)? {
+            self.last = Some(transaction.gtid());
+            self.transactions += 1;
+            let bytes = transaction.size() as u64;
+            self.in_flight.add(self.context.log.submit(transaction), bytes);
+        }
+        Ok(())
+    }
+
+    /// The upstream's next file, or the first of the dump.
+    fn format_description(&mut self, event: &[u8]) -> Result<(), Fault> {
+        let format = FormatDescription::parse(event)?;
+        self.checksum = format.checksum;
+        if self.assembler.as_ref().is_some_and(TransactionAssembler::in_transaction) {
+            // The upstream crashed in the middle of it; what it had sent was never committed.
+            tracing::warn!(
+                source = self.context.upstream.name(),
+                "a transaction was cut short by the upstream"
+            );
+        }
+        let format = Arc::new(format);
+        let options = TransactionOptions {
+            row_event_max_size: self.context.options.row_event_max_size,
+            max_cache_size: self.context.options.max_cache_size,
+            checksum: self.context.log.checksum(),
+        };
+        self.assembler = Some(TransactionAssembler::new(options, Arc::clone(&format)));
+        self.format = Some(Arc::clone(&format));
+        if let Some(Begin::WithState(state)) = &self.begin {
+            self.in_flight.add(self.context.log.begin(format, state.clone()), 0);
+            self.begin = None;
+        }
+        Ok(())
+    }
+
+    fn gtid_list(&mut self, event: &[u8]) -> Result<(), Fault> {
+        let (list, _) = gtid_list::parse(event)?;
+        if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
+            let state = GtidState::from_list(&list);
+            self.in_flight.add(self.context.log.begin(Arc::clone(format), state), 0);
+            self.begin = None;
+        }
+        Ok(())
+    }
+
+    /// Waits until less than `limit` bytes are in flight, or nothing at all.
+    async fn settle(&mut self, limit: u64) -> Result<(), Fault> {
+        const LOOK_EVERY: Duration = Duration::from_millis(500);
+        while let Some(ticket) = self.in_flight.oldest(limit) {
+            match timeout(LOOK_EVERY, ticket.durable()).await {
+                Ok(durable) => durable?,
+                Err(_) if self.context.log.health() == Health::DiskFull => {
+                    let reason = "the log's disk is full: make room, recording goes on by itself";
+                    set_state(self.context, CaptureState::PausedForDisk, reason);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells status and metrics how far it is; once a read, not once a transaction.
+    fn publish(&mut self) {
+        let metrics = &self.context.metrics;
+        metrics.bytes.inc_by(std::mem::take(&mut self.bytes));
+        metrics.transactions.inc_by(std::mem::take(&mut self.transactions));
+        if self.last_timestamp != 0 {
+            metrics.last_event_timestamp.set(i64::from(self.last_timestamp));
+        }
+        if let Some(gtid) = self.last.take() {
+            let timestamp = self.last_timestamp;
+            self.context.upstream.set_capture_progress(&gtid.to_string(), timestamp);
+        }
+        self.report_unpacked();
+    }
+
+    fn report_unpacked(&mut self) {
+        let Some(assembler) = &mut self.assembler else { return };
+        for unpacked in assembler.take_unpacked() {
+            tracing::warn!(
+                source = self.context.upstream.name(),
+                table = unpacked.table,
+                "rows events are recorded as they came, not repacked: {}",
+                unpacked.reason
+            );
+        }
+    }
+}
+
+/// What the log has not told to be on disk yet.
+#[derive(Debug, Default)]
+struct InFlight {
+    /// A ticket, and the bytes handed over since the one before it.
+    tickets: VecDeque<(Ticket, u64)>,
+    bytes: u64,
+}
+
+impl InFlight {
+    fn add(&mut self, ticket: Ticket, bytes: u64) {
+        self.bytes += bytes;
+        match self.tickets.back_mut() {
+            Some((last, sum)) if *sum < TICKET_EVERY => {
+                *last = ticket;
+                *sum += bytes;
+            }
+            _ => self.tickets.push_back((ticket, bytes)),
+        }
+    }
+
+    /// The oldest ticket still to be waited for while `limit` bytes or more are in flight.
+    fn oldest(&mut self, limit: u64) -> Option<Ticket> {
+        while let Some((ticket, bytes)) = self.tickets.front() {
+            if !ticket.is_durable() {
+                break;
+            }
+            self.bytes -= bytes;
+            self.tickets.pop_front();
+        }
+        let (ticket, _) = self.tickets.front()?;
+        (self.bytes >= limit).then(|| ticket.clone())
+    }
+}

@@ -1,0 +1,165 @@
+//! `[binlog]`: the log's directory, files and durability.
+
+use std::path::PathBuf;
+
+use super::fault::Fault;
+use super::key::{Key, Unavailable};
+use super::section::{Keys, Section};
+use super::value;
+
+const DIR: Key<PathBuf> = Key {
+    name: "dir",
+    meaning: "The directory of the log; made if it is missing. One process at a time may use it.",
+    allowed: "a path",
+    default: Some("\"spillway-data\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::text(value).map(PathBuf::from),
+};
+
+const LOG_BIN: Key<String> = Key {
+    name: "log_bin",
+    meaning: "The base name of the files: `binlog` makes `binlog.000001` … and `binlog.index`.",
+    allowed: "a file name of 1 to 200 letters, digits, `_` and `-`",
+    default: Some("\"binlog\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::text(value).filter(|name| is_base_name(name)),
+};
+
+const BINLOG_ROW_EVENT_MAX_SIZE: Key<u64> = Key {
+    name: "binlog_row_event_max_size",
+    meaning: "Rows events are repacked, row by row, up to this size, whatever the upstream's own setting. \
+              A single row that is larger stays alone.",
+    allowed: "a size from 256 (bytes) to \"1GiB\"",
+    default: Some("\"64KiB\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::size(value, 256..=1 << 30),
+};
+
+const MAX_BINLOG_CACHE_SIZE: Key<u64> = Key {
+    name: "max_binlog_cache_size",
+    meaning: "The largest transaction recorded; capture stops with an error at a larger one. Transactions are held in \
+              memory until they commit, so this also bounds memory. Left out: no limit.",
+    allowed: "a size of at least \"4KiB\"",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: |value| value::size(value, 4096..=u64::MAX),
+};
+
+const MAX_BINLOG_SIZE: Key<u64> = Key {
+    name: "max_binlog_size",
+    meaning: "A file that has reached this size is followed by the next. A transaction is never split, so a file \
+              can be larger.",
+    allowed: "a size from \"4KiB\" to \"1GiB\"",
+    default: Some("\"1GiB\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::size(value, 4096..=1 << 30),
+};
+
+const BINLOG_CHECKSUM: Key<Checksum> = Key {
+    name: "binlog_checksum",
+    meaning: "The checksum at the end of each event written.",
+    allowed: "\"CRC32\" or \"NONE\"",
+    default: Some("\"CRC32\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::one_of(value, &[("CRC32", Checksum::Crc32), ("NONE", Checksum::None)]),
+};
+
+const FLUSH_LOG_AT_TRX_COMMIT: Unavailable = Unavailable {
+    name: "flush_log_at_trx_commit",
+    meaning: "Durability level. At 1 every group of commits is written and synced before it counts as recorded.",
+    today: Some("1"),
+};
+
+const BINLOG_MMAP: Unavailable = Unavailable {
+    name: "binlog_mmap",
+    meaning: "Read the log's files through memory maps.",
+    today: Some("true"),
+};
+
+const BINLOG_CACHE_SIZE: Unavailable = Unavailable {
+    name: "binlog_cache_size",
+    meaning: "Memory per open transaction, beyond which its cache is a file.",
+    today: None,
+};
+
+const BINLOG_LARGE_COMMIT_THRESHOLD: Unavailable = Unavailable {
+    name: "binlog_large_commit_threshold",
+    meaning: "The size from which a transaction's cache file becomes the next log file by a rename.",
+    today: None,
+};
+
+const BINLOG_EXPIRE_LOGS_SECONDS: Unavailable = Unavailable {
+    name: "binlog_expire_logs_seconds",
+    meaning: "The age at which files are removed. Nothing is removed in this release: watch the disk.",
+    today: Some("0"),
+};
+
+const MAX_BINLOG_TOTAL_SIZE: Unavailable = Unavailable {
+    name: "max_binlog_total_size",
+    meaning: "The size of all files at which the oldest are removed.",
+    today: None,
+};
+
+pub(super) const KEYS: Keys = &[
+    &DIR,
+    &LOG_BIN,
+    &BINLOG_ROW_EVENT_MAX_SIZE,
+    &BINLOG_CACHE_SIZE,
+    &MAX_BINLOG_CACHE_SIZE,
+    &BINLOG_LARGE_COMMIT_THRESHOLD,
+    &MAX_BINLOG_SIZE,
+    &FLUSH_LOG_AT_TRX_COMMIT,
+    &BINLOG_CHECKSUM,
+    &BINLOG_MMAP,
+    &BINLOG_EXPIRE_LOGS_SECONDS,
+    &MAX_BINLOG_TOTAL_SIZE,
+];
+
+/// `[binlog]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binlog {
+    /// The directory of the log.
+    pub dir: PathBuf,
+    /// The base name of its files.
+    pub log_bin: String,
+    /// Up to which size rows events are packed, in bytes.
+    pub binlog_row_event_max_size: u64,
+    /// The largest transaction, in bytes; `None`: no limit.
+    pub max_binlog_cache_size: Option<u64>,
+    /// The size at which a file is followed by the next, in bytes.
+    pub max_binlog_size: u64,
+    /// The checksum of events written.
+    pub binlog_checksum: Checksum,
+}
+
+/// The checksum at the end of each event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// CRC-32 as zlib has it.
+    Crc32,
+    /// None.
+    None,
+}
+
+fn is_base_name(name: &str) -> bool {
+    name.len() <= 200 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+pub(super) fn read(mut section: Section<'_>) -> Result<Binlog, Fault> {
+    let binlog = Binlog {
+        dir: section.get(&DIR)?,
+        log_bin: section.get(&LOG_BIN)?,
+        binlog_row_event_max_size: section.get(&BINLOG_ROW_EVENT_MAX_SIZE)?,
+        max_binlog_cache_size: section.optional(&MAX_BINLOG_CACHE_SIZE)?,
+        max_binlog_size: section.get(&MAX_BINLOG_SIZE)?,
+        binlog_checksum: section.get(&BINLOG_CHECKSUM)?,
+    };
+    section.finish()?;
+    Ok(binlog)
+}

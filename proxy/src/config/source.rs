@@ -1,0 +1,337 @@
+//! `[[source]]`: one upstream cluster, the apps' port in front of it, and how it is captured.
+
+use std::net::SocketAddr;
+
+use toml::de::DeValue;
+
+use crate::source::ServerAddress;
+
+use super::fault::Fault;
+use super::key::{Key, Unavailable};
+use super::password::{Password, Written};
+use super::section::{Keys, Section};
+use super::value;
+
+const NAME: Key<String> = Key {
+    name: "name",
+    meaning: "What the source is called in logs, metrics and status.",
+    allowed: "1 to 64 letters, digits, `_`, `-` and `.`",
+    default: Some("\"main\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::text(value).filter(|name| is_name(name)),
+};
+
+const SERVERS: Key<Vec<ServerAddress>> = Key {
+    name: "servers",
+    meaning: "The upstream server, as a list of one (a longer list is not available in this release). \
+              A name is resolved at every connect.",
+    allowed: "a list with one \"host:port\" or \"unix:/path/to/socket\"",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: |value| {
+        let servers = value::list(value, |item| item.as_str()?.parse().ok());
+        servers.filter(|servers| !servers.is_empty())
+    },
+};
+
+const LISTEN: Key<SocketAddr> = Key {
+    name: "listen",
+    meaning: "Where apps connect. Left out: no relay, Spillway only records.",
+    allowed: "an address and port such as \"127.0.0.1:4306\"",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::socket_address,
+};
+
+const CAPTURE: Key<bool> = Key {
+    name: "capture",
+    meaning: "Record the upstream's transactions. `false`: relay only.",
+    allowed: "true or false",
+    default: Some("true"),
+    reload: false,
+    secret: false,
+    parse: value::boolean,
+};
+
+const USER: Key<String> = Key {
+    name: "user",
+    meaning: "The upstream's account for capture. It needs REPLICATION SLAVE, and BINLOG MONITOR (MariaDB) or \
+              REPLICATION CLIENT (MySQL); `spillway check` prints the GRANT. Required where `capture` is true.",
+    allowed: "an account name",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
+};
+
+const PASSWORD: Key<Written> = Key {
+    name: "password",
+    meaning: "Its password: \"\" for an account without one, `${NAME}` for that environment variable. Either this or \
+              `password_file`.",
+    allowed: "a text in quotes",
+    default: None,
+    reload: false,
+    secret: true,
+    parse: Written::parse,
+};
+
+const PASSWORD_FILE: Key<String> = Key {
+    name: "password_file",
+    meaning: "A file whose first line is the password, read again at every connect.",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
+};
+
+const START: Key<Start> = Key {
+    name: "start",
+    meaning: "Where recording begins when the log is empty: the upstream's oldest binlog, now, or after a GTID position.",
+    allowed: "\"oldest\", \"current\" or a GTID position such as \"0-1-100\"",
+    default: Some("\"oldest\""),
+    reload: false,
+    secret: false,
+    parse: Start::parse,
+};
+
+const MAX_CONNECTIONS: Key<u32> = Key {
+    name: "max_connections",
+    meaning: "How many apps may be connected at a time; the next gets the server's error 1040.",
+    allowed: "a number from 1 to 100000",
+    default: Some("1024"),
+    reload: false,
+    secret: false,
+    parse: |value| value::integer(value, 1..=100_000),
+};
+
+const SEMI_SYNC: Unavailable = Unavailable {
+    name: "semi_sync",
+    meaning: "Acknowledge each transaction to the upstream once the log has it.",
+    today: Some("false"),
+};
+
+const COMMIT_ACK: Unavailable = Unavailable {
+    name: "commit_ack",
+    meaning: "When a client's commit is acknowledged.",
+    today: Some("\"upstream\""),
+};
+
+const COMMIT_ACK_REPLICAS: Unavailable = Unavailable {
+    name: "commit_ack_replicas",
+    meaning: "How many replicas must acknowledge a commit.",
+    today: None,
+};
+
+const COMMIT_ACK_TIMEOUT: Unavailable = Unavailable {
+    name: "commit_ack_timeout",
+    meaning: "How long a commit's acknowledgement is held.",
+    today: None,
+};
+
+const COMMIT_ACK_ON_TIMEOUT: Unavailable = Unavailable {
+    name: "commit_ack_on_timeout",
+    meaning: "What happens to a commit that was held too long.",
+    today: None,
+};
+
+const SSL_MODE: Unavailable = Unavailable {
+    name: "ssl_mode",
+    meaning: "TLS towards the upstream. Connections are plain in this release.",
+    today: Some("\"DISABLED\""),
+};
+
+const SSL_CA: Unavailable = Unavailable {
+    name: "ssl_ca",
+    meaning: "The authorities an upstream's certificate is checked against (PEM).",
+    today: None,
+};
+
+const SSL_CERT: Unavailable = Unavailable {
+    name: "ssl_cert",
+    meaning: "The certificate shown to the upstream (PEM).",
+    today: None,
+};
+
+const SSL_KEY: Unavailable = Unavailable {
+    name: "ssl_key",
+    meaning: "The private key of that certificate (PEM).",
+    today: None,
+};
+
+pub(super) const KEYS: Keys = &[
+    &NAME,
+    &SERVERS,
+    &LISTEN,
+    &CAPTURE,
+    &USER,
+    &PASSWORD,
+    &PASSWORD_FILE,
+    &START,
+    &MAX_CONNECTIONS,
+    &SEMI_SYNC,
+    &COMMIT_ACK,
+    &COMMIT_ACK_REPLICAS,
+    &COMMIT_ACK_TIMEOUT,
+    &COMMIT_ACK_ON_TIMEOUT,
+    &SSL_MODE,
+    &SSL_CA,
+    &SSL_CERT,
+    &SSL_KEY,
+];
+
+/// `[[source]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What it is called.
+    pub name: String,
+    /// The upstream server.
+    pub server: ServerAddress,
+    /// Where apps connect; `None`: record only.
+    pub listen: Option<SocketAddr>,
+    /// The account to record with; `None`: relay only.
+    pub capture: Option<Capture>,
+    /// How many apps at a time.
+    pub max_connections: u32,
+}
+
+/// How a source is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The upstream's account.
+    pub user: String,
+    /// Its password.
+    pub password: Password,
+    /// Where recording begins when the log is empty.
+    pub start: Start,
+}
+
+/// Where recording begins when the log is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the upstream's oldest binlog file.
+    Oldest,
+    /// At the upstream's present position.
+    Current,
+    /// After this GTID position, in the upstream's notation.
+    Gtid(String),
+}
+
+impl Start {
+    fn parse(value: &DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "oldest" => Some(Self::Oldest),
+            "current" => Some(Self::Current),
+            text => is_gtid_position(text).then(|| Self::Gtid(text.to_owned())),
+        }
+    }
+}
+
+/// `domain-server-sequence`, separated by commas, no domain twice.
+fn is_gtid_position(text: &str) -> bool {
+    let mut domains = Vec::new();
+    text.split(',').all(|gtid| {
+        let mut parts = gtid.trim().split('-');
+        let domain = parts.next().and_then(|part| part.parse::<u32>().ok());
+        let server = parts.next().and_then(|part| part.parse::<u32>().ok());
+        let sequence = parts.next().and_then(|part| part.parse::<u64>().ok());
+        let fresh = !domains.contains(&domain);
+        domains.push(domain);
+        fresh
+            && domain.is_some()
+            && server.is_some()
+            && sequence.is_some()
+            && parts.next().is_none()
+    })
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+}
+
+pub(super) fn read(mut section: Section<'_>) -> Result<Source, Fault> {
+    let name = section.get(&NAME)?;
+    let servers = section.get(&SERVERS)?;
+    let listen = section.optional(&LISTEN)?;
+    let recorded = section.get(&CAPTURE)?;
+    let account = read_account(&mut section)?;
+    let source = Source {
+        name,
+        server: only_server(&section, servers)?,
+        listen,
+        capture: if recorded { Some(account.complete(&section)?) } else { None },
+        max_connections: section.get(&MAX_CONNECTIONS)?,
+    };
+    if source.listen.is_none() && source.capture.is_none() {
+        let sentence = "`source.capture` is false and `source.listen` is missing, so there is nothing to do: set one";
+        return Err(section.fault(sentence.to_owned()));
+    }
+    section.finish()?;
+    Ok(source)
+}
+
+fn only_server(section: &Section<'_>, servers: Vec<ServerAddress>) -> Result<ServerAddress, Fault> {
+    let [server] = <[ServerAddress; 1]>::try_from(servers).map_err(|_| {
+        let sentence =
+            "a list of servers in `source.servers` is not available in this release: name one";
+        section.fault(sentence.to_owned())
+    })?;
+    Ok(server)
+}
+
+/// What the file says about the account, complete or not.
+struct Account {
+    user: Option<String>,
+    password: Option<Password>,
+    start: Start,
+}
+
+fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
+    Ok(Account {
+        user: section.optional(&USER)?,
+        password: read_password(section, &PASSWORD, &PASSWORD_FILE)?,
+        start: section.get(&START)?,
+    })
+}
+
+impl Account {
+    fn complete(self, section: &Section<'_>) -> Result<Capture, Fault> {
+        let fault = |sentence: &str| section.fault(sentence.to_owned());
+        let user = self.user.ok_or_else(|| {
+            fault("`source.user` is missing: name the upstream's account for capture, or set `capture = false`")
+        })?;
+        let password = self.password.ok_or_else(|| {
+            fault("`source.password` is missing: set it or `source.password_file` (\"\" for an account without one)")
+        })?;
+        Ok(Capture { user, password, start: self.start })
+    }
+}
+
+/// `password` or `password_file`, not both.
+pub(super) fn read_password(
+    section: &mut Section<'_>,
+    password: &Key<Written>,
+    file: &Key<String>,
+) -> Result<Option<Password>, Fault> {
+    let written = section.optional(password)?;
+    let file = section.optional(file)?;
+    match (written, file) {
+        (Some(_), Some(_)) => {
+            let path = section.path();
+            Err(section.fault(format!(
+                "`{path}.password` and `{path}.password_file` are both set: keep one"
+            )))
+        }
+        (None, file) => Ok(file.map(|file| Password::File(file.into()))),
+        (Some(written), None) => match written.resolve() {
+            Ok(secret) => Ok(Some(Password::Given(secret))),
+            Err(name) => Err(section.fault(format!(
+                "`{}.password` takes the environment variable {name}, which is not set",
+                section.path()
+            ))),
+        },
+    }
+}

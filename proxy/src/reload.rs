@@ -1,0 +1,86 @@
+//! SIGHUP: reads the file again, applies what can change while Spillway runs, and says what waits for a restart.
+
+use std::path::{Path, PathBuf};
+
+use spillway_metrics::process::ProcessMetrics;
+
+use crate::config::Config;
+use crate::logging::LevelHandle;
+
+/// What a reload needs.
+#[derive(Debug)]
+pub struct Reloader {
+    path: PathBuf,
+    running: Config,
+    level: LevelHandle,
+    metrics: ProcessMetrics,
+}
+
+impl Reloader {
+    /// `running` is the configuration the process was started with.
+    pub fn new(path: &Path, running: Config, level: LevelHandle, metrics: ProcessMetrics) -> Self {
+        Self { path: path.to_owned(), running, level, metrics }
+    }
+
+    /// Reads the file again. A file that is refused changes nothing.
+    pub fn reload(&mut self) {
+        let read = Config::load(&self.path);
+        self.metrics.reloaded(read.is_ok());
+        match read {
+            Ok(config) => self.apply(&config),
+            Err(error) => tracing::error!("reload refused, nothing changes: {error}"),
+        }
+    }
+
+    fn apply(&mut self, config: &Config) {
+        self.level.set(config.log.level);
+        self.running.log.level = config.log.level;
+        let waiting = waiting(&self.running, config);
+        if waiting.is_empty() {
+            tracing::info!("reloaded");
+        } else {
+            let sections = waiting.join(", ");
+            tracing::warn!("reloaded, but changes in {sections} apply at the next start");
+        }
+    }
+}
+
+/// The sections in which `wanted` differs from what runs.
+fn waiting(running: &Config, wanted: &Config) -> Vec<&'static str> {
+    let sections = [
+        ("server_id", running.server_id == wanted.server_id),
+        ("[[source]]", running.source == wanted.source),
+        ("[binlog]", running.binlog == wanted.binlog),
+        ("[replicas]", running.replicas == wanted.replicas),
+        ("[http]", running.http == wanted.http),
+        ("[log]", running.log == wanted.log),
+    ];
+    sections.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(extra: &str) -> Config {
+        let text = format!(
+            "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n{extra}"
+        );
+        Config::parse(&text, Path::new("f")).unwrap()
+    }
+
+    #[test]
+    fn what_waits_for_a_restart_is_named() {
+        let running = config("");
+        assert!(waiting(&running, &running).is_empty());
+        for (extra, expected) in [
+            ("name = \"other\"", "[[source]]"),
+            ("[binlog]\nmax_binlog_size = 4096", "[binlog]"),
+            ("[[replicas.user]]\nname = \"r\"\npassword = \"\"", "[replicas]"),
+            ("[http]\nlisten = \"127.0.0.1:1\"", "[http]"),
+            ("[log]\nformat = \"json\"", "[log]"),
+        ] {
+            assert_eq!(waiting(&running, &config(extra)), [expected]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The live state behind the status document: asks the parts at each request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use spillway_binlog::Log;
+use spillway_binlog::gtid::mariadb::print_list;
+use spillway_metrics::http::{Health, Part};
+
+use super::document::{self, Binlog, Capture, Document, LogState, Relay, ReplicaPort, Source};
+use super::page;
+use crate::source::Upstream;
+
+/// What the status is told about. Every handle is cheap to ask.
+#[derive(Debug)]
+pub struct State {
+    /// `server_id`.
+    pub server_id: u32,
+    /// When the process started.
+    pub started: SystemTime,
+    /// The source.
+    pub upstream: Arc<Upstream>,
+    /// The log.
+    pub log: Arc<Log>,
+    /// Its directory, for people.
+    pub dir: String,
+    /// The apps' port, if there is one.
+    pub relay: Option<SocketAddr>,
+    /// The replica port.
+    pub replicas: SocketAddr,
+    /// Set once the process drains.
+    pub draining: AtomicBool,
+}
+
+impl State {
+    /// The document now.
+    pub fn document(&self) -> Document {
+        let mut document = Document {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            server_id: self.server_id,
+            started: timestamp(self.started),
+            attention: Vec::new(),
+            sources: vec![self.source()],
+            binlog: self.binlog(),
+            replicas: ReplicaPort { listen: self.replicas.to_string(), connected: Vec::new() },
+        };
+        document.attention = document::attention(&document);
+        document
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            name: self.upstream.name().to_owned(),
+            server: self.upstream.address().to_string(),
+            server_version: self.upstream.greeting().map(|greeting| greeting.version.clone()),
+            relay: self.relay.map(|listen| Relay { listen: listen.to_string(), connections: 0 }),
+            capture: self.capture(),
+        }
+    }
+
+    fn capture(&self) -> Capture {
+        let status = self.upstream.capture_status();
+        let last_event = i64::from(status.last_event_timestamp);
+        Capture {
+            state: status.state.as_str().to_owned(),
+            since: timestamp(status.since),
+            reason: status.reason,
+            last_gtid: status.last_gtid,
+            last_event: Timestamp::from_second(last_event)
+                .ok()
+                .filter(|_| last_event != 0)
+                .map(|time| time.to_string()),
+        }
+    }
+
+    fn binlog(&self) -> Binlog {
+        let files = self.log.files();
+        let (state, reason) = match self.log.health() {
+            spillway_binlog::Health::Running => (LogState::Running, String::new()),
+            spillway_binlog::Health::DiskFull => (LogState::DiskFull, String::new()),
+            spillway_binlog::Health::Latched(reason) => (LogState::Latched, reason.to_string()),
+            spillway_binlog::Health::Closed => (LogState::Closed, String::new()),
+        };
+        Binlog {
+            dir: self.dir.clone(),
+            state,
+            reason,
+            files: files.len() as u64,
+            size_bytes: files.iter().map(|file| file.size).sum(),
+            file: files.last().map(|file| file.name.clone()).unwrap_or_default(),
+            position: self.log.end().position,
+            gtid_position: print_list(&self.log.gtid_state().position()),
+        }
+    }
+
+    /// From now on neither part is ready.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Health for State {
+    fn status(&self) -> String {
+        // Plain data with string keys: it always has a JSON form.
+        serde_json::to_string_pretty(&self.document()).unwrap_or_default()
+    }
+
+    fn page(&self) -> String {
+        page::render(&self.document())
+    }
+
+    fn ready(&self, part: Part) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err("Spillway is stopping".to_owned());
+        }
+        match part {
+            Part::Relay => Ok(()),
+            Part::Serve if self.log.format().is_none() => {
+                Err("the log is empty: nothing has been recorded yet".to_owned())
+            }
+            Part::Serve => Ok(()),
+        }
+    }
+}
+
+fn timestamp(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).map(|time| time.round(jiff::Unit::Second));
+    time.ok().and_then(Result::ok).map(|time| time.to_string()).unwrap_or_default()
+}

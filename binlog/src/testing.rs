@@ -129,11 +129,22 @@ pub(crate) fn transaction(sequence: u64) -> Transaction {
 }
 
 pub(crate) fn transaction_of(gtid: Gtid, format: Arc<FormatDescription>) -> Transaction {
-    let options = TransactionOptions {
+    assemble(gtid, format, transaction_options())
+}
+
+pub(crate) fn transaction_options() -> TransactionOptions {
+    TransactionOptions {
         row_event_max_size: 1 << 16,
         max_cache_size: None,
         checksum: ChecksumAlgorithm::Crc32,
-    };
+    }
+}
+
+pub(crate) fn assemble(
+    gtid: Gtid,
+    format: Arc<FormatDescription>,
+    options: TransactionOptions,
+) -> Transaction {
     let mut assembler = TransactionAssembler::new(options, format);
     let note = vec![u8::try_from(gtid.sequence % 251).unwrap(); 250];
     for event in [gtid_event(gtid), event(EventType::ANNOTATE_ROWS, &note)] {

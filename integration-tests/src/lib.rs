@@ -19,5 +19,6 @@ pub mod replica;
 pub mod run_dir;
 pub mod servers;
 pub mod spillway;
+pub mod stack;
 pub mod tool;
 pub mod wait;

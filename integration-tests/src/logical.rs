@@ -55,8 +55,8 @@ pub fn compare_sources(
     from: &str,
 ) -> Result<Compared, String> {
     let open = |name: &str, (port, login): (u16, (&str, &str))| {
-        let dump =
-            Dump::start(port, login, &request).map_err(|error| format!("{name}: {error}"))?;
+        let dump = Dump::start(port, login, &Request::from_gtid(from))
+            .map_err(|error| format!("{name}: {error}"))?;
         Ok::<_, String>(Stream::new(dump))
     };
     compare(open("first source", left)?, open("second source", right)?)

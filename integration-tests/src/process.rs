@@ -76,11 +76,12 @@ impl Process {
         log_text(&self.log)
     }
 
-    /// Resident memory in bytes.
-    pub fn resident_bytes(&self) -> u64 {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).unwrap();
-        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * 4096
+    /// Resident memory of its own in bytes: mapped files do not count, the kernel can drop those.
+    pub fn anonymous_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kib * 1024
     }
 }
 

@@ -203,6 +203,11 @@ impl Spillway {
         self.config.port("[replicas]")
     }
 
+    /// Where metrics and status are.
+    pub fn status_port(&self) -> u16 {
+        self.config.port("[http]")
+    }
+
     /// The directory of the log.
     pub fn binlog_dir(&self) -> PathBuf {
         self.dir.path().join("binlog")
@@ -266,7 +271,7 @@ impl Spillway {
 
     /// GET of a path: status code and body; `None` when the port does not answer.
     pub fn http(&self, path: &str) -> Option<(u16, String)> {
-        get(self.config.port("[http]"), path)
+        get(self.status_port(), path)
     }
 
     /// What it has logged.

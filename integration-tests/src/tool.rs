@@ -30,6 +30,19 @@ pub fn run(program: &str, args: &[&str]) -> Output {
     run_command(Command::new("timeout").args(["--kill-after=1", "120", program]).args(args))
 }
 
+/// As [`run`], for a program whose output is too much to keep: standard output is thrown away.
+pub fn run_quietly(program: &str, args: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=1", "300", program]).args(args).stdin(Stdio::null());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::new(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
 /// Runs a prepared command to its end.
 pub fn run_command(command: &mut Command) -> Output {
     let output = command

@@ -3,4 +3,19 @@
 // These are tests: a failed expectation is what a panic is for.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cli;
+mod hostile;
+mod interruptions;
+mod log_files;
 mod oracles;
+mod packing;
+mod refusals;
+mod relay;
+mod replica_port;
+mod tools;
+mod whole_path;
+
+/// A count from the environment, for soak runs.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().expect(name))
+}

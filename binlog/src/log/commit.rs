@@ -119,14 +119,14 @@ impl Committer {
         transaction: &Transaction,
         pending: u64,
     ) -> Result<Option<FormatDescription>, Stop> {
-        let wanted = transaction.format();
-        let fits = wanted.same_class(&self.active()?.entry.format);
+        let (wanted, checksum) = (transaction.format(), self.shared.options.checksum);
+        let format = &self.active()?.entry.format;
+        let fits = wanted.same_class(format) && format.checksum == checksum;
         let restarted = wanted.created != 0 && wanted.created != self.last_created;
         if fits && !restarted && !self.is_over_size(pending) {
             return Ok(None);
         }
         let created = if restarted { wanted.created } else { 0 };
-        let checksum = self.shared.options.checksum;
         Ok(Some(FormatDescription { created, checksum, ..wanted.as_ref().clone() }))
     }
 

@@ -8,7 +8,8 @@ use crate::event::EventType;
 use crate::fs::faulty::{Fault, FaultyFileSystem};
 use crate::gtid::mariadb::Gtid;
 use crate::reader::{AttachError, FileScan, ReadError, Run, ScanErrorKind};
-use crate::testing::{Sample, format, sequences, transaction, transaction_of};
+use crate::testing::{self, Sample, format, sequences, transaction, transaction_of};
+use crate::transaction::TransactionOptions;
 
 fn open(sample: &Sample) -> Log {
     Log::open(sample.options()).unwrap()
@@ -158,6 +159,23 @@ fn another_server_version_or_a_restart_of_the_source_starts_a_new_file() {
     assert!(log.files().len() > 4);
     assert_eq!(created(4), 0, "a rotation is no restart of the source");
     assert_eq!(sequences(&log), (1..=30).collect::<Vec<_>>());
+}
+
+#[test]
+fn another_checksum_setting_starts_a_new_file() {
+    let sample = Sample::new();
+    sample.record(&open(&sample), 1..=2);
+    let checksum = ChecksumAlgorithm::None;
+    let log = Log::open(LogOptions { checksum, ..sample.options() }).unwrap();
+    let options = TransactionOptions { checksum, ..testing::transaction_options() };
+    for sequence in 3..=4 {
+        let gtid = gtid(&format!("0-1-{sequence}"));
+        log.submit(testing::assemble(gtid, Arc::new(format()), options)).wait_durable().unwrap();
+    }
+    assert_eq!(sequences(&log), [1, 2, 3, 4]);
+    assert_eq!(log.files().len(), 2);
+    log.close();
+    assert_eq!(sequences(&open(&sample)), [1, 2, 3, 4]);
 }
 
 #[test]

@@ -8,6 +8,9 @@ mod schema;
 mod steps;
 mod types;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
@@ -41,6 +44,8 @@ pub struct Plan {
     pub disturbed: bool,
     /// Rows of 20 and 40 MiB, from the first worker.
     pub big_rows: bool,
+    /// When set, workers end after their current step.
+    pub stop: Arc<AtomicBool>,
     /// Statements whose crash safety MariaDB itself does not promise: MyISAM, XA, DDL.
     pub crash_unsafe: bool,
 }
@@ -48,12 +53,13 @@ pub struct Plan {
 impl Plan {
     /// Everything, on connections that live.
     pub fn everything(seed: u64, workers: u64, steps: u64) -> Self {
-        Self { seed, workers, steps, disturbed: false, big_rows: true, crash_unsafe: true }
+        let stop = Arc::default();
+        Self { seed, workers, steps, disturbed: false, big_rows: true, stop, crash_unsafe: true }
     }
 
-    /// Everything but the big rows, on connections that may get lost.
-    pub fn disturbed(seed: u64, workers: u64, steps: u64) -> Self {
-        Self { disturbed: true, big_rows: false, ..Self::everything(seed, workers, steps) }
+    /// Everything but the big rows, on connections that may get lost, until stopped.
+    pub fn disturbed(seed: u64, workers: u64) -> Self {
+        Self { disturbed: true, big_rows: false, ..Self::everything(seed, workers, u64::MAX) }
     }
 }
 
@@ -81,11 +87,42 @@ pub fn prepare(port: u16, plan: &Plan) {
     });
 }
 
+/// A load in the background.
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Done>,
+}
+
+impl Running {
+    /// Starts the workers of the plan, in turn on each of the ports. [`prepare`] comes first.
+    pub fn start(ports: &[u16], plan: &Plan) -> Self {
+        let (stop, ports, plan) = (Arc::clone(&plan.stop), ports.to_vec(), plan.clone());
+        Self { stop, thread: std::thread::spawn(move || run_on(&ports, &plan)) }
+    }
+
+    /// Panics when the load has ended already: then something was not tested under load.
+    pub fn assert_running(&self) {
+        assert!(!self.thread.is_finished(), "the load has ended too early");
+    }
+
+    /// Ends the load and gives what it did. Panics when one of its workers did.
+    pub fn finish(self) -> Done {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
 /// Runs the load to its end. [`prepare`] comes first.
 pub fn run(port: u16, plan: &Plan) -> Done {
+    run_on(&[port], plan)
+}
+
+fn run_on(ports: &[u16], plan: &Plan) -> Done {
     let runtime = runtime();
+    let turns = ports.iter().cycle();
     let tasks: Vec<_> = (0..plan.workers)
-        .map(|id| runtime.spawn(Worker::new(port, id, plan.clone()).work()))
+        .zip(turns)
+        .map(|(id, port)| runtime.spawn(Worker::new(*port, id, plan.clone()).work()))
         .collect();
     let mut total = Done::default();
     for task in tasks {
@@ -133,7 +170,7 @@ impl Worker {
 
     async fn work(mut self) -> Done {
         let mut conn = self.reconnect().await;
-        while self.step < self.plan.steps {
+        while self.step < self.plan.steps && !self.plan.stop.load(Ordering::SeqCst) {
             self.step += 1;
             match self.take_step(&mut conn).await {
                 Ok(()) => self.done.steps += 1,

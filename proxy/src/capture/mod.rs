@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use spillway_binlog::Log;
-use spillway_binlog::transaction::TransactionOptions;
 use spillway_metrics::source::SourceMetrics;
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +49,10 @@ pub struct CaptureOptions {
     pub credentials: Credentials,
     /// Where to begin when the log is empty.
     pub start: StartPosition,
-    /// How transactions are put together.
-    pub transactions: TransactionOptions,
+    /// `binlog_row_event_max_size`, bytes.
+    pub row_event_max_size: usize,
+    /// `max_binlog_cache_size`: bytes one transaction may have; `None` is no limit.
+    pub max_cache_size: Option<u64>,
 }
 
 /// What a capture works with.

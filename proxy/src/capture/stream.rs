@@ -9,7 +9,7 @@ use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler};
+use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
 use spillway_binlog::{Health, Ticket};
 use tokio::time::timeout;
 
@@ -161,7 +161,11 @@ impl<'a> Stream<'a> {
             );
         }
         let format = Arc::new(format);
-        let options = self.context.options.transactions;
+        let options = TransactionOptions {
+            row_event_max_size: self.context.options.row_event_max_size,
+            max_cache_size: self.context.options.max_cache_size,
+            checksum: self.context.log.checksum(),
+        };
         self.assembler = Some(TransactionAssembler::new(options, Arc::clone(&format)));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {

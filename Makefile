@@ -1,0 +1,48 @@
+# The commands to remember; `make help` lists them. GNU make.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+NEED := integration-tests/need.sh
+MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
+           mariadb-binlog=mariadb-client mariadb=mariadb-client
+# The series the tests are written for.
+SERIES := 10.11
+
+.PHONY: help demo test soak bench lint need-mariadb need-series
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C; ARGS=--once checks them and ends
+	$(CARGO) build --quiet --release -p spillway --bin spillway
+	$(TARGET_DIR)/release/spillway demo $(ARGS)
+
+test: need-series ## all tests: units, documentation, real servers
+	$(CARGO) build --workspace --bins --tests --examples
+	$(CARGO) test --workspace
+
+soak: need-series ## the tests with real servers, with the counts of a long run (about an hour)
+	$(CARGO) build --workspace --bins --tests --examples
+	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
+	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
+
+bench: need-series ## relay against HAProxy, capture against mariadb-binlog; ARGS="relay" or "capture" for one of them
+	$(NEED) haproxy=haproxy sysbench=sysbench
+	$(CARGO) build --release -p spillway -p spillway-integration-tests --bins
+	$(TARGET_DIR)/release/bench $(ARGS)
+
+lint: ## rustfmt and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+need-mariadb:
+	@$(NEED) $(MARIADB)
+
+need-series: need-mariadb
+	@version=$$(PATH="$$PATH:/usr/sbin" mariadbd --version); \
+	if [[ $$version != *" $(SERIES)."* ]]; then \
+	  echo "The tests need MariaDB $(SERIES) (Debian 12 has it); found: $$version" >&2; exit 1; \
+	fi

@@ -1,0 +1,35 @@
+//! App → relay → upstream → capture → log → replica, undisturbed.
+
+use spillway_integration_tests::load::{self, Plan};
+use spillway_integration_tests::stack::Stack;
+
+use crate::setting;
+
+#[test]
+fn a_mixed_load_through_the_relay_is_the_same_in_the_log_and_on_the_replica() {
+    let stack = Stack::start_with(|s| s.with("[binlog]", "max_binlog_size", "\"32MiB\""));
+    let plan = Plan::everything(1, 3, setting("SPILLWAY_LOAD_STEPS", 80));
+    let port = stack.spillway.relay_port();
+    load::prepare(port, &plan);
+    let done = load::run(port, &plan);
+    assert_eq!(done.steps + done.conflicts, plan.workers * plan.steps);
+
+    let compared = stack.assert_equal();
+    assert!(compared.transactions > done.steps, "{compared:?} for {done:?}");
+    let files = stack.spillway.binlog_files();
+    assert!(files.len() > 2, "the log did not rotate: {files:?}");
+}
+
+#[test]
+fn what_the_upstream_had_before_is_recorded_from_its_first_file() {
+    let plan = Plan { big_rows: false, ..Plan::everything(2, 2, 40) };
+    let upstream = spillway_integration_tests::servers::Server::upstream();
+    load::prepare(upstream.port(), &plan);
+    load::run(upstream.port(), &plan);
+    upstream.run("FLUSH BINARY LOGS");
+    load::run(upstream.port(), &Plan { seed: 3, ..plan });
+
+    let spillway = spillway_integration_tests::spillway::Spillway::started(&upstream);
+    let compared = spillway_integration_tests::stack::assert_log_equal(&upstream, &spillway);
+    assert!(compared.transactions > 80, "{compared:?}");
+}

@@ -3,6 +3,7 @@
 use crate::Registry;
 use crate::binlog::BinlogMetrics;
 use crate::process::ProcessMetrics;
+use crate::relay::RelayMetrics;
 use crate::source::SourceFamilies;
 
 /// All families.
@@ -14,6 +15,8 @@ pub struct Families {
     pub binlog: BinlogMetrics,
     /// Capture.
     pub source: SourceFamilies,
+    /// The relay.
+    pub relay: RelayMetrics,
 }
 
 impl Families {
@@ -26,6 +29,7 @@ impl Families {
             process: ProcessMetrics::register(registry, version)?,
             binlog: BinlogMetrics::register(registry)?,
             source: SourceFamilies::register(registry)?,
+            relay: RelayMetrics::register(registry)?,
         })
     }
 }

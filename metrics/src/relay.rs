@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Result};
+
+use crate::Registry;
 
 /// Upper bounds of `relay_command_seconds`. From what a read from memory takes over a local network, through the few
 /// milliseconds of a commit that is synced to disk, to what users call slow; about 2.5 times from one to the next, so that a
@@ -162,6 +164,11 @@ impl RelayMetrics {
             )?,
             shards,
         })
+    }
+
+    /// Client connections of a source that are open now.
+    pub fn open_connections(&self, source: &str) -> u64 {
+        u64::try_from(self.connections.with_label_values(&[source]).get()).unwrap_or_default()
     }
 
     /// The metrics of one source. `commands` are the label values of commands; [`Shard`] takes their indexes.
@@ -440,14 +447,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use prometheus::TextEncoder;
-
     use super::*;
 
     const COMMANDS: &[&str] = &["query", "ping"];
 
     fn text(registry: &Registry) -> String {
-        TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+        String::from_utf8(registry.text().unwrap()).unwrap()
     }
 
     #[test]

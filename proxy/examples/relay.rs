@@ -45,8 +45,7 @@ async fn main() -> io::Result<()> {
     tokio::signal::ctrl_c().await?;
     shutdown.cancel();
     handle.join()?;
-    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather());
-    let text = text.map_err(io::Error::other)?;
-    print!("{text}");
+    let text = registry.text().map_err(io::Error::other)?;
+    print!("{}", String::from_utf8_lossy(&text));
     Ok(())
 }

@@ -1,15 +1,16 @@
 //! From the configuration to the options of the parts: one function a part.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_binlog::event::ChecksumAlgorithm;
-use spillway_binlog::transaction::TransactionOptions;
 use spillway_binlog::{CommitObserver, LogOptions};
 use spillway_metrics::binlog::BinlogMetrics;
 
 use crate::capture::{CaptureOptions, Credentials};
 use crate::config::{Capture, Checksum, Config};
+use crate::relay::RelayOptions;
 
 /// The log's.
 pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions {
@@ -19,6 +20,15 @@ pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions
         checksum: checksum(config),
         observer: Arc::new(Observer(metrics)),
         ..LogOptions::new(&config.binlog.dir, config.server_id)
+    }
+}
+
+/// The relay's.
+pub(crate) fn relay_options(config: &Config, listen: SocketAddr) -> RelayOptions {
+    let max_connections = usize::try_from(config.source.max_connections);
+    RelayOptions {
+        max_connections: max_connections.unwrap_or(usize::MAX),
+        ..RelayOptions::new(listen)
     }
 }
 
@@ -34,12 +44,9 @@ pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOpti
         server_id: config.server_id,
         credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
         start: capture.start.clone(),
-        transactions: TransactionOptions {
-            // At most 1 GiB, which fits everywhere.
-            row_event_max_size: row_event_max_size.unwrap_or(usize::MAX),
-            max_cache_size: config.binlog.max_binlog_cache_size,
-            checksum: checksum(config),
-        },
+        // At most 1 GiB, which fits everywhere.
+        row_event_max_size: row_event_max_size.unwrap_or(usize::MAX),
+        max_cache_size: config.binlog.max_binlog_cache_size,
     }
 }
 

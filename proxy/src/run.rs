@@ -11,6 +11,7 @@ use spillway_binlog::Log;
 use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::Endpoint;
 use spillway_metrics::process::ProcessMetrics;
+use spillway_metrics::relay::RelayMetrics;
 use spillway_metrics::source::SourceFamilies;
 use spillway_metrics::{Families, Registry};
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capture::{self, CaptureHandle};
 use crate::config::Config;
 use crate::exit::{Failure, Outcome};
+use crate::relay::{self, RelayHandle};
 use crate::reload::Reloader;
 use crate::signals::{Signals, Wanted};
 use crate::source::Upstream;
@@ -64,6 +66,7 @@ struct Running {
     process: ProcessMetrics,
     state: Arc<State>,
     log: Arc<Log>,
+    relay: Option<RelayHandle>,
     capture: Option<CaptureHandle>,
     http: JoinHandle<()>,
     stop: Stop,
@@ -72,6 +75,7 @@ struct Running {
 /// One token a part: they stop one after another.
 #[derive(Default)]
 struct Stop {
+    relay: CancellationToken,
     capture: CancellationToken,
     http: CancellationToken,
 }
@@ -87,6 +91,7 @@ impl Running {
         let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
 
         let log = open_log(config, families.binlog.clone()).await?;
+        let relay = start_relay(config, &upstream, &families.relay, &stop)?;
         let capture = start_capture(config, &log, &upstream, &families.source, &stop)?;
         let state = Arc::new(State {
             server_id: config.server_id,
@@ -94,21 +99,27 @@ impl Running {
             upstream,
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
-            relay: config.source.listen,
+            relay: relay.as_ref().map(RelayHandle::local_addr),
+            relay_metrics: families.relay,
             replicas: config.replicas.listen,
             metrics: families.binlog,
             draining: false.into(),
         });
         let http = start_http(config, registry, Arc::clone(&state), &stop).await?;
-        Ok(Self { process: families.process, state, log, capture, http, stop })
+        Ok(Self { process: families.process, state, log, relay, capture, http, stop })
     }
 
     /// Ends everything in order; the log is closed with all that was handed to it.
     async fn drain(self) {
         tracing::info!("draining: no new connections, open ones may finish");
         self.state.drain();
+        self.stop.relay.cancel();
+        let (relay, capture, log) = (self.relay, self.capture, self.log);
+        if let Some(Err(error)) = blocking(move || relay.map_or(Ok(()), RelayHandle::join)).await {
+            tracing::error!("{error}");
+        }
+        // After the relay: what its last clients committed should still be recorded where possible.
         self.stop.capture.cancel();
-        let (capture, log) = (self.capture, self.log);
         blocking(move || capture.map(CaptureHandle::join)).await;
         // Waits for the commit thread's last sync.
         blocking(move || log.close()).await;
@@ -137,6 +148,24 @@ async fn open_log(config: &Config, metrics: BinlogMetrics) -> Result<Arc<Log>, F
     let (end, files) = (log.end(), log.files().len());
     tracing::info!(%dir, files, file = end.file, position = end.position, "the log is open");
     Ok(Arc::new(log))
+}
+
+fn start_relay(
+    config: &Config,
+    upstream: &Arc<Upstream>,
+    metrics: &RelayMetrics,
+    stop: &Stop,
+) -> Result<Option<RelayHandle>, Failure> {
+    let Some(listen) = config.source.listen else {
+        return Ok(None);
+    };
+    let options = build::relay_options(config, listen);
+    let started = relay::start(options, Arc::clone(upstream), metrics, stop.relay.clone());
+    let relay = started.map_err(|error| {
+        Failure::fault(format!("cannot start the relay on source.listen {listen}: {error}"))
+    })?;
+    tracing::info!(address = %relay.local_addr(), "the relay is listening");
+    Ok(Some(relay))
 }
 
 fn start_capture(

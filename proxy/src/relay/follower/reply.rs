@@ -258,7 +258,7 @@ fn definitions_to_come(capabilities: u64, packet: ReplyPacket<'_>) -> Result<u64
     }
     let count = cursor.lenenc("count").map_err(|_| "a column count that is no number")?;
     if capabilities & MARIADB_CACHE_METADATA != 0 {
-        present = cursor.u8("flag").map_or(true, |flag| flag != 0);
+        present = cursor.u8("flag") != Ok(0);
     }
     match count {
         0 => Err("a result set without columns"),

@@ -77,7 +77,7 @@ impl Expect {
         packet: ReplyPacket<'_>,
     ) -> Result<Outcome, &'static str> {
         let Some(first) = packet.prefix.first().copied() else {
-            return Err("an empty packet in a reply");
+            return Err("an empty packet");
         };
         if first == ERR {
             return error(capabilities, packet);

@@ -40,7 +40,7 @@ async fn main() -> io::Result<()> {
     let options = RelayOptions { threads, max_connections, ..RelayOptions::new(listen) };
     let upstream = Arc::new(Upstream::new("main", upstream));
     let shutdown = CancellationToken::new();
-    let handle = relay::start(options, upstream, &metrics, shutdown.clone())?;
+    let handle = relay::start(&options, &upstream, &metrics, shutdown.clone())?;
     println!("listening on {}", handle.local_addr());
     tokio::signal::ctrl_c().await?;
     shutdown.cancel();

@@ -9,7 +9,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::listener::keepalive;
-use super::refusal::{self, LINK_FAILURE, REJECTED};
+use super::refusal::{
+    self, BAD_HANDSHAKE, LINK_FAILURE, READ_ERROR, READ_TIMEOUT, REJECTED, UNREACHABLE,
+};
 use super::worker::Worker;
 use crate::source::{Greeting, ServerStream};
 use crate::wire::capability::{self, COMPRESS, SSL, ZSTD_COMPRESSION};
@@ -129,7 +131,7 @@ fn note_reachable(worker: &Worker, fault: Option<&String>) {
 fn unreachable(worker: &Worker, why: &str) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     let message = format!("Spillway cannot reach source '{name}' at {address}: {why}");
-    Refused::new(Refusal::UpstreamUnreachable, 2003, LINK_FAILURE, message)
+    Refused::new(Refusal::UpstreamUnreachable, UNREACHABLE, LINK_FAILURE, message)
 }
 
 fn greeted(
@@ -157,7 +159,7 @@ fn no_server(worker: &Worker, why: &str) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     tracing::warn!(source = name, %address, error = why, "the upstream's greeting cannot be read");
     let message = format!("Source '{name}' at {address} is no server Spillway knows: {why}");
-    Refused::new(Refusal::UpstreamGreeting, 2007, LINK_FAILURE, message)
+    Refused::new(Refusal::UpstreamGreeting, UNREACHABLE, LINK_FAILURE, message)
 }
 
 /// Such as "Too many connections" or "Host is blocked": its own words, with an SQLSTATE.
@@ -228,19 +230,18 @@ impl Greeted {
     }
 }
 
-/// Error 1043 is what servers call a bad handshake.
 pub(super) fn bad_login(fault: &str) -> Refused {
-    Refused::new(Refusal::BadLogin, 1043, LINK_FAILURE, format!("Bad handshake: {fault}"))
+    Refused::new(Refusal::BadLogin, BAD_HANDSHAKE, LINK_FAILURE, format!("Bad handshake: {fault}"))
 }
 
 pub(super) fn too_slow() -> Refused {
     let message = "Got timeout reading communication packets during the login".to_owned();
-    Refused::new(Refusal::LoginTimeout, 1159, LINK_FAILURE, message)
+    Refused::new(Refusal::LoginTimeout, READ_TIMEOUT, LINK_FAILURE, message)
 }
 
 pub(super) fn cut(error: &io::Error) -> Refused {
     let message = format!("The connection was lost during the login: {error}");
-    Refused::new(Refusal::LoginCut, 1158, LINK_FAILURE, message)
+    Refused::new(Refusal::LoginCut, READ_ERROR, LINK_FAILURE, message)
 }
 
 /// Tells a client that its login has failed here; `sequence` is the number it waits for.

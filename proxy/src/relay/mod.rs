@@ -107,8 +107,8 @@ impl RelayHandle {
 /// # Errors
 /// When the address cannot be listened on, or a thread or its runtime cannot be made.
 pub fn start(
-    options: RelayOptions,
-    upstream: Arc<Upstream>,
+    options: &RelayOptions,
+    upstream: &Arc<Upstream>,
     metrics: &RelayMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<RelayHandle> {
@@ -123,7 +123,7 @@ pub fn start(
             number,
             WorkerThread {
                 options: options.clone(),
-                upstream: Arc::clone(&upstream),
+                upstream: Arc::clone(upstream),
                 metrics: metrics.clone(),
                 inbox,
             },

@@ -24,6 +24,30 @@ pub(super) const REJECTED: &[u8; 5] = b"08004";
 /// SQLSTATE of a connection that is lost or never came about. Pools of all languages drop connections with class 08.
 pub(super) const LINK_FAILURE: &[u8; 5] = b"08S01";
 
+/// "Error connecting to master": the servers' own error for what cannot be reached, in their tables of class 08. The numbers
+/// from 2000, which client libraries make for this themselves, are no choice: libmariadb takes one of them from a server for a
+/// malformed packet.
+pub(super) const UNREACHABLE: u16 = 1218;
+
+/// "Connection was killed": of the errors that servers send, the one that pools (SQLAlchemy among them) know to mean that this
+/// connection is of no use any more.
+pub(super) const CONNECTION_LOST: u16 = 1927;
+
+/// "Server shutdown in progress".
+pub(super) const SHUTDOWN: u16 = 1053;
+
+/// "Too many connections".
+pub(super) const TOO_MANY_CONNECTIONS: u16 = 1040;
+
+/// "Bad handshake".
+pub(super) const BAD_HANDSHAKE: u16 = 1043;
+
+/// "Got timeout reading communication packets".
+pub(super) const READ_TIMEOUT: u16 = 1159;
+
+/// "Got an error reading communication packets".
+pub(super) const READ_ERROR: u16 = 1158;
+
 /// Tells a client that has seen no greeting yet.
 ///
 /// An error in place of a greeting is read by clients without an SQLSTATE, as that came with a later protocol. So it gets a

@@ -12,7 +12,9 @@ use super::follower::Follower;
 use super::listener::{Admission, Arrival};
 use super::login::{self, Greeted, Refused};
 use super::pump::{Pump, Stop};
-use super::refusal::{self, LINK_FAILURE, REJECTED};
+use super::refusal::{
+    self, CONNECTION_LOST, LINK_FAILURE, REJECTED, SHUTDOWN, TOO_MANY_CONNECTIONS, UNREACHABLE,
+};
 use super::worker::Worker;
 use crate::wire::reply::ErrPacket;
 
@@ -40,7 +42,7 @@ pub(super) async fn run(worker: Rc<Worker>, arrival: Arrival, seat: Seat) {
 
 fn too_many() -> Refused {
     let message = "Too many connections".to_owned();
-    Refused::new(Refusal::TooManyConnections, 1040, REJECTED, message)
+    Refused::new(Refusal::TooManyConnections, TOO_MANY_CONNECTIONS, REJECTED, message)
 }
 
 /// Tells a client that has not been greeted.
@@ -113,7 +115,7 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
             Stop::UpstreamClosed => upstream_left_login(worker),
             Stop::Drained | Stop::Cut => {
                 let message = "Server shutdown in progress".to_owned();
-                Refused::new(Refusal::Shutdown, 1053, LINK_FAILURE, message)
+                Refused::new(Refusal::Shutdown, SHUTDOWN, LINK_FAILURE, message)
             }
         };
         return Err((refused, pump.follower().awaited_sequence().or(awaited)));
@@ -123,7 +125,7 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
 fn upstream_left_login(worker: &Worker) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     let message = format!("Source '{name}' at {address} closed the connection during the login");
-    Refused::new(Refusal::LoginCut, 2013, LINK_FAILURE, message)
+    Refused::new(Refusal::LoginCut, UNREACHABLE, LINK_FAILURE, message)
 }
 
 async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
@@ -148,14 +150,14 @@ async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
                 message,
                 "an upstream connection was lost"
             );
-            tell_lost(&mut pump, 2013, message).await;
+            tell_lost(&mut pump, CONNECTION_LOST, message).await;
         }
         // Servers too close idle connections without a word when they are stopped (MariaDB 10.11, observed): an error would be
         // taken for the reply to the client's next command.
         Stop::Drained => worker.metrics.aborted(Abort::Shutdown),
         Stop::Cut => {
             worker.metrics.aborted(Abort::Shutdown);
-            tell_lost(&mut pump, 1053, "Server shutdown in progress".to_owned()).await;
+            tell_lost(&mut pump, SHUTDOWN, "Server shutdown in progress".to_owned()).await;
         }
         Stop::LoginStep | Stop::LoggedIn | Stop::LoginRefused(_) | Stop::LoginFault(_) => {}
     }
@@ -163,7 +165,8 @@ async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
 
 fn upstream_lost(worker: &Worker) -> String {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
-    format!("Source '{name}' at {address} closed the connection while this command was under way")
+    // Frameworks look for these two words.
+    format!("Lost connection to source '{name}' at {address} during this command")
 }
 
 /// Tells a client that waits for a reply that there will be none. One that waits for nothing, or is within a packet, could not

@@ -109,7 +109,8 @@ impl std::fmt::Display for Command {
     }
 }
 
-/// Place of each number in the list; that of an unlisted one is the list's length.
+/// Place of each number in the list; that of an unlisted one is the list's length, which fits as there are 256 numbers at most.
+#[expect(clippy::cast_possible_truncation, reason = "there is no checked cast in a const fn")]
 const fn index_of(numbers: &[u8]) -> [u8; 256] {
     let mut table = [numbers.len() as u8; 256];
     let mut at = 0;

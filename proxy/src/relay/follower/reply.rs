@@ -77,7 +77,7 @@ impl Expect {
         packet: ReplyPacket<'_>,
     ) -> Result<Outcome, &'static str> {
         let Some(first) = packet.prefix.first().copied() else {
-            return Err("an empty packet in a reply");
+            return Err("an empty packet");
         };
         if first == ERR {
             return error(capabilities, packet);
@@ -258,7 +258,7 @@ fn definitions_to_come(capabilities: u64, packet: ReplyPacket<'_>) -> Result<u64
     }
     let count = cursor.lenenc("count").map_err(|_| "a column count that is no number")?;
     if capabilities & MARIADB_CACHE_METADATA != 0 {
-        present = cursor.u8("flag").map_or(true, |flag| flag != 0);
+        present = cursor.u8("flag") != Ok(0);
     }
     match count {
         0 => Err("a result set without columns"),

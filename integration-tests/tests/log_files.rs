@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use spillway_integration_tests::servers::Server;
 use spillway_integration_tests::spillway::{self, Spillway};
@@ -24,7 +24,7 @@ fn stopped_with_files() -> (Server, Spillway) {
     (upstream, spillway)
 }
 
-fn name(file: &PathBuf) -> &str {
+fn name(file: &Path) -> &str {
     file.file_name().unwrap().to_str().unwrap()
 }
 

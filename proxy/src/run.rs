@@ -160,7 +160,7 @@ fn start_relay(
         return Ok(None);
     };
     let options = build::relay_options(config, listen);
-    let started = relay::start(options, Arc::clone(upstream), metrics, stop.relay.clone());
+    let started = relay::start(&options, upstream, metrics, stop.relay.clone());
     let relay = started.map_err(|error| {
         Failure::fault(format!("cannot start the relay on source.listen {listen}: {error}"))
     })?;

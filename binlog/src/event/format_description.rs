@@ -1,0 +1,137 @@
+//! The format description event (15) at the head of every file and every dump.
+//!
+//! ```text
+//!  body: version u16 = 4 | server version, 50 bytes, NUL-padded | created u32 | header length u8 = 19
+//!        | post-header length of type 1, 2, … n (u8 each) | checksum alg u8
+//!  then a CRC32 of the event, whatever `alg` says (observed on MariaDB 10.11, 11.8 and MySQL 9.7)
+//! ```
+//! MariaDB 10.11 and 11.8 have 171 post-header lengths, MySQL 9.7 has 42.
+
+use super::checksum::{CHECKSUM_LEN, ChecksumAlgorithm};
+use super::read::Fields;
+use super::{EventError, EventHeader, EventType, header};
+
+const SERVER_VERSION_LEN: usize = 50;
+/// Before the post-header lengths: version, server version, created, header length.
+const FIXED_LEN: usize = 2 + SERVER_VERSION_LEN + 4 + 1;
+
+/// What a format description says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatDescription {
+    /// Version of the server that wrote the events, up to 50 bytes.
+    pub server_version: String,
+    /// When that server started, Unix seconds, in the first file after a start; else 0. A replica that reads a value other
+    /// than 0 drops the temporary tables it holds for the source.
+    pub created: u32,
+    /// Post-header length of each event type, from type 1 on.
+    pub post_header_lengths: Vec<u8>,
+    /// Whether the events after this one carry a checksum.
+    pub checksum: ChecksumAlgorithm,
+}
+
+impl FormatDescription {
+    /// Reads a whole event as it comes from a file or the wire, its CRC32 included, and checks it.
+    ///
+    /// # Errors
+    /// Any [`EventError`]: too short, a bad checksum, a binlog version other than 4, a header length other than 19.
+    pub fn parse(event: &[u8]) -> Result<Self, EventError> {
+        let event = ChecksumAlgorithm::Crc32.verify(event)?;
+        let mut fields = Fields::new(header::body(event)?);
+        expect("binlog version", u64::from(fields.u16("binlog version")?), 4)?;
+        let version = fields.take(SERVER_VERSION_LEN, "server version")?;
+        let created = fields.u32("created")?;
+        let header_len = u64::from(fields.u8("header length")?);
+        expect("header length", header_len, EventHeader::LEN as u64)?;
+        let short = EventError::TooShort { what: "checksum algorithm", needed: 1, found: 0 };
+        let (alg, lengths) = fields.rest().split_last().ok_or(short)?;
+        Ok(Self {
+            server_version: text(version),
+            created,
+            post_header_lengths: lengths.to_vec(),
+            checksum: ChecksumAlgorithm::from_byte(*alg)?,
+        })
+    }
+
+    /// The whole event, checksum included, ending at `end_position`.
+    pub fn to_event(&self, timestamp: u32, server_id: u32, end_position: u32) -> Vec<u8> {
+        let size = EventHeader::LEN + FIXED_LEN + self.post_header_lengths.len() + 1 + CHECKSUM_LEN;
+        let header = EventHeader {
+            timestamp,
+            event_type: EventType::FORMAT_DESCRIPTION,
+            server_id,
+            event_size: u32::try_from(size).unwrap_or(u32::MAX),
+            end_position,
+            flags: 0,
+        };
+        let mut event = Vec::with_capacity(size);
+        event.extend_from_slice(&header.to_bytes());
+        event.extend_from_slice(&4_u16.to_le_bytes());
+        let mut version = [0; SERVER_VERSION_LEN];
+        let len = self.server_version.len().min(SERVER_VERSION_LEN);
+        version[..len].copy_from_slice(&self.server_version.as_bytes()[..len]);
+        event.extend_from_slice(&version);
+        event.extend_from_slice(&self.created.to_le_bytes());
+        event.push(19);
+        event.extend_from_slice(&self.post_header_lengths);
+        event.push(self.checksum.to_byte());
+        event.extend_from_slice(&[0; CHECKSUM_LEN]);
+        ChecksumAlgorithm::Crc32.write(&mut event);
+        event
+    }
+
+    /// The post-header length of a type; 0 for one it does not list.
+    pub fn post_header_length(&self, event_type: EventType) -> u8 {
+        let index = usize::from(event_type.0).checked_sub(1);
+        index.and_then(|index| self.post_header_lengths.get(index)).copied().unwrap_or(0)
+    }
+
+    /// Whether events of `other` may stand in a file headed by this: all equal but for `created` and the checksum.
+    pub fn same_class(&self, other: &Self) -> bool {
+        self.server_version == other.server_version
+            && self.post_header_lengths == other.post_header_lengths
+    }
+}
+
+fn expect(what: &'static str, value: u64, expected: u64) -> Result<(), EventError> {
+    if value == expected { Ok(()) } else { Err(EventError::Invalid { what, value }) }
+}
+
+/// A NUL-padded text field; bytes that are not UTF-8 are replaced.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description() -> FormatDescription {
+        FormatDescription {
+            server_version: "10.11.19-MariaDB-0+deb12u1-log".into(),
+            created: 7,
+            post_header_lengths: (0..171).collect(),
+            checksum: ChecksumAlgorithm::Crc32,
+        }
+    }
+
+    #[test]
+    fn reads_back_what_it_writes_in_the_servers_size() {
+        let event = description().to_event(1, 2, 256);
+        assert_eq!(event.len(), 252);
+        assert_eq!(FormatDescription::parse(&event).unwrap(), description());
+        assert_eq!(description().post_header_length(EventType::TABLE_MAP), 18);
+    }
+
+    #[test]
+    fn refuses_every_truncation_and_other_versions() {
+        let event = description().to_event(1, 2, 256);
+        for len in 0..event.len() {
+            assert!(FormatDescription::parse(&event[..len]).is_err(), "{len}");
+        }
+        let mut old = event.clone();
+        old[19] = 3;
+        ChecksumAlgorithm::Crc32.write(&mut old);
+        assert!(matches!(FormatDescription::parse(&old), Err(EventError::Invalid { .. })));
+    }
+}

@@ -1,0 +1,3 @@
+//! Positions and their order, one file a flavour. No I/O.
+
+pub mod mariadb;

@@ -5,4 +5,19 @@
 //! returns an error on bad bytes and never allocates from an unchecked length.
 
 pub mod event;
+pub mod fs;
 pub mod gtid;
+mod log;
+pub mod reader;
+mod recovery;
+pub mod rows;
+pub mod transaction;
+
+pub use log::{
+    Changed, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver, SubmitError,
+    Ticket, file_name, file_number, index_path,
+};
+pub use recovery::OpenError;
+
+#[cfg(test)]
+mod testing;

@@ -35,7 +35,14 @@ impl FormatDescription {
     /// # Errors
     /// Any [`EventError`]: too short, a bad checksum, a binlog version other than 4, a header length other than 19.
     pub fn parse(event: &[u8]) -> Result<Self, EventError> {
-        let event = ChecksumAlgorithm::Crc32.verify(event)?;
+        Self::parse_checked(ChecksumAlgorithm::Crc32.verify(event)?)
+    }
+
+    /// Reads an event whose checksum was checked and taken off.
+    ///
+    /// # Errors
+    /// As [`FormatDescription::parse`].
+    pub fn parse_checked(event: &[u8]) -> Result<Self, EventError> {
         let mut fields = Fields::new(header::body(event)?);
         expect("binlog version", u64::from(fields.u16("binlog version")?), 4)?;
         let version = fields.take(SERVER_VERSION_LEN, "server version")?;

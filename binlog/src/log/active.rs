@@ -1,0 +1,120 @@
+//! The file that transactions are appended to, and how the next one comes to be.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::files::{FileEntry, file_name};
+use crate::event::{EventHeader, EventType, FormatDescription, MAGIC, control, gtid_list};
+use crate::fs::{FileSystem, LogFile};
+use crate::gtid::mariadb::Gtid;
+
+#[derive(Debug)]
+pub(crate) struct ActiveFile {
+    pub(crate) entry: Arc<FileEntry>,
+    pub(crate) file: Box<dyn LogFile>,
+    /// Where the next byte goes.
+    pub(crate) position: u64,
+}
+
+/// Where the log is and who writes it.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) dir: &'a Path,
+    pub(crate) basename: &'a str,
+    pub(crate) server_id: u32,
+}
+
+impl ActiveFile {
+    /// Creates file `number` with its header events, durable, directory entry included. A file of that name left by a crash is
+    /// overwritten: nothing in it was ever published.
+    pub(crate) fn create(
+        place: &Place<'_>,
+        number: u64,
+        format: FormatDescription,
+        list: Vec<Gtid>,
+    ) -> io::Result<Self> {
+        let name = file_name(place.basename, number);
+        let path = place.dir.join(&name);
+        let file = place.fs.open(&path, true)?;
+        let head = head(&format, &list, place.server_id);
+        file.write_all_at(&mut [IoSlice::new(&head)], 0)?;
+        file.sync_data()?;
+        place.fs.sync_dir(place.dir)?;
+        let entry = FileEntry {
+            number,
+            name,
+            path,
+            format: Arc::new(format),
+            gtid_list: list,
+            closed_len: AtomicU64::new(0),
+            verified_to: AtomicU64::new(u64::MAX),
+        };
+        Ok(Self { entry: Arc::new(entry), file, position: head.len() as u64 })
+    }
+
+    /// Appends `parts`. After an error the file is cut back to what it was; where that fails too, so does everything.
+    pub(crate) fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if let Err(error) = self.file.write_all_at(parts, self.position) {
+            self.file.set_len(self.position)?;
+            return Err(error);
+        }
+        self.position += len as u64;
+        Ok(())
+    }
+
+    /// Appends the Rotate event to the next file.
+    pub(crate) fn append_rotate(&mut self, next: &str, server_id: u32) -> io::Result<()> {
+        let body = control::rotate_body(MAGIC.len() as u64, next);
+        let size = EventHeader::LEN + body.len() + self.entry.format.checksum.trailer_len();
+        let header = EventHeader {
+            timestamp: now(),
+            event_type: EventType::ROTATE,
+            server_id,
+            event_size: 0,
+            end_position: low(self.position + size as u64),
+            flags: 0,
+        };
+        let event = control::event(header, &body, self.entry.format.checksum);
+        self.append(&mut [IoSlice::new(&event)])
+    }
+
+    /// From now on the file does not change.
+    pub(crate) fn set_closed(&self) {
+        self.entry.closed_len.store(self.position, Ordering::Release);
+    }
+}
+
+/// Magic, format description and Gtid_list of a file.
+fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
+    let timestamp = now();
+    let len = format.to_event(timestamp, server_id, 0).len() + MAGIC.len();
+    let mut head = MAGIC.to_vec();
+    head.extend_from_slice(&format.to_event(timestamp, server_id, low(len as u64)));
+    let size = gtid_list::event_len(list.len()) + format.checksum.trailer_len();
+    let header = EventHeader {
+        timestamp,
+        event_type: EventType::GTID_LIST,
+        server_id,
+        event_size: 0,
+        end_position: low((len + size) as u64),
+        flags: 0,
+    };
+    head.extend_from_slice(&control::event(header, &gtid_list::body(list, 0), format.checksum));
+    head
+}
+
+/// A position as an event's header holds it: modulo 2³².
+pub(crate) fn low(position: u64) -> u32 {
+    let [a, b, c, d, ..] = position.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn now() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}

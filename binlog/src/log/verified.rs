@@ -1,0 +1,101 @@
+//! `binlog.verified`: a hint beside the log that spares recovery work and doubt.
+//!
+//! ```text
+//! closed NAME LENGTH SECONDS.NANOSECONDS   the file was whole when it had this length and time of change
+//! durable NAME POSITION                    up to here the file was on disk
+//! ```
+//! It is replaced whole and never synced. An older one, or none, costs time at the next open: closed files are verified again. A fault
+//! before the durable position is damage; behind it, it is a write that the crash cut short.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::active::Place;
+use super::files::FileEntry;
+use super::index;
+use crate::fs::{Metadata, read_exact_at};
+
+/// What the hint says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verified {
+    closed: HashMap<String, (u64, String)>,
+    durable: HashMap<String, u64>,
+}
+
+impl Verified {
+    /// Whether a closed file is still what was verified.
+    pub(crate) fn is_closed(&self, name: &str, metadata: Metadata) -> bool {
+        let known = self.closed.get(name);
+        known.is_some_and(|(len, time)| *len == metadata.len && *time == stamp(metadata.modified))
+    }
+
+    /// Up to where a file is known to have been durable.
+    pub(crate) fn durable(&self, name: &str) -> Option<u64> {
+        self.durable.get(name).copied()
+    }
+}
+
+/// Reads the hint; an unreadable one says nothing.
+pub(crate) fn read(place: &Place<'_>) -> Verified {
+    read_text(place).map(|text| parse(&text)).unwrap_or_default()
+}
+
+fn read_text(place: &Place<'_>) -> io::Result<String> {
+    let path = path(place);
+    place.fs.metadata(&path)?;
+    let file = place.fs.open(&path, false)?;
+    let mut bytes = vec![0; usize::try_from(file.size()?).map_err(io::Error::other)?];
+    read_exact_at(file.as_ref(), &mut bytes, 0)?;
+    String::from_utf8(bytes).map_err(|error| io::Error::other(error.to_string()))
+}
+
+fn parse(text: &str) -> Verified {
+    let mut verified = Verified::default();
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        match words.as_slice() {
+            ["closed", name, len, time] => {
+                if let Ok(len) = len.parse() {
+                    verified.closed.insert((*name).to_owned(), (len, (*time).to_owned()));
+                }
+            }
+            ["durable", name, position] => {
+                if let Ok(position) = position.parse() {
+                    verified.durable.insert((*name).to_owned(), position);
+                }
+            }
+            _ => {}
+        }
+    }
+    verified
+}
+
+/// Replaces the hint: closed files that were verified, and the active file up to `durable`.
+pub(crate) fn write(place: &Place<'_>, files: &[Arc<FileEntry>], durable: u64) -> io::Result<()> {
+    let mut text = String::new();
+    for entry in files {
+        let line = match entry.closed_len() {
+            None => format!("durable {} {durable}\n", entry.name),
+            Some(len) if entry.verified_to.load(Ordering::Acquire) >= len => {
+                let time = stamp(place.fs.metadata(&entry.path)?.modified);
+                format!("closed {} {len} {time}\n", entry.name)
+            }
+            Some(_) => continue,
+        };
+        text.push_str(&line);
+    }
+    index::replace(place, &path(place), text.as_bytes(), false)
+}
+
+fn path(place: &Place<'_>) -> PathBuf {
+    place.dir.join(format!("{}.verified", place.basename))
+}
+
+fn stamp(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
+}

@@ -1,0 +1,298 @@
+//! A reader's place in the log. It sees whole published transactions only, follows rotations, and never reads past damage.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::view::View;
+use crate::event::{ChecksumAlgorithm, EventError, EventHeader, FormatDescription, MAGIC};
+use crate::gtid::mariadb::Gtid;
+use crate::log::{FileEntry, Log, LogEnd, Shared};
+
+/// Why reading cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such file in the log.
+    #[error("there is no such file in the log")]
+    NoSuchFile,
+    /// The position lies behind the file's end.
+    #[error("position {position} lies behind the end of {file}, which is {end}")]
+    BeyondEnd {
+        /// The file's name.
+        file: String,
+        /// The position asked for.
+        position: u64,
+        /// The file's readable end.
+        end: u64,
+    },
+    /// No event starts at the position.
+    #[error("no event starts at position {position} of {file}")]
+    InsideEvent {
+        /// The file's name.
+        file: String,
+        /// The position asked for.
+        position: u64,
+    },
+    /// The file is damaged.
+    #[error("{file} is damaged at position {position}: {fault}")]
+    Damaged {
+        /// The file's name.
+        file: String,
+        /// Where the event starts that is at fault.
+        position: u64,
+        /// What is wrong with it.
+        fault: EventError,
+    },
+    /// The system said no.
+    #[error("cannot read {file}: {error}")]
+    Io {
+        /// The file's name.
+        file: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Run<'a> {
+    /// Whole events of one file.
+    Events(EventRun<'a>),
+    /// The file is read to its end; the cursor stands behind the magic of the next.
+    NextFile,
+    /// Nothing more is published. Wait with [`Log::changed`].
+    CaughtUp,
+}
+
+/// Consecutive whole events.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRun<'a> {
+    /// Where the first starts.
+    pub position: u64,
+    /// The events, as they stand in the file.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> EventRun<'a> {
+    /// The events one by one, checksums included where the file has them.
+    pub fn events(self) -> impl Iterator<Item = (u64, EventHeader, &'a [u8])> {
+        let mut rest = self.bytes;
+        let mut position = self.position;
+        std::iter::from_fn(move || {
+            let header = EventHeader::parse(rest).ok()?;
+            let (event, others) = rest.split_at_checked(header.event_size as usize)?;
+            let at = position;
+            position += event.len() as u64;
+            rest = others;
+            Some((at, header, event))
+        })
+    }
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Cursor {
+    shared: Arc<Shared>,
+    entry: Arc<FileEntry>,
+    view: View,
+    position: u64,
+}
+
+impl Log {
+    /// A cursor at a position of a file; position 4 is behind the magic. The position must be where an event starts, or the end.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn cursor(&self, file: u64, position: u64) -> Result<Cursor, ReadError> {
+        let entry = self.shared.files.get(file).ok_or(ReadError::NoSuchFile)?;
+        let mut cursor = Cursor::open(Arc::clone(&self.shared), entry)?;
+        cursor.seek(position)?;
+        Ok(cursor)
+    }
+}
+
+impl Cursor {
+    fn open(shared: Arc<Shared>, entry: Arc<FileEntry>) -> Result<Self, ReadError> {
+        let file = shared.options.fs.open_read(&entry.path);
+        let file = file.map_err(|error| ReadError::Io { file: entry.name.clone(), error })?;
+        let view = View::new(file, shared.options.mmap);
+        Ok(Self { shared, entry, view, position: MAGIC.len() as u64 })
+    }
+
+    /// Number of the file it is in.
+    pub fn file(&self) -> u64 {
+        self.entry.number
+    }
+
+    /// Name of the file it is in.
+    pub fn file_name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Format description of the file it is in.
+    pub fn format(&self) -> &Arc<FormatDescription> {
+        &self.entry.format
+    }
+
+    /// The GTID state at the beginning of the file it is in, in the order of its Gtid_list.
+    pub fn gtid_list(&self) -> &[Gtid] {
+        &self.entry.gtid_list
+    }
+
+    /// Where the next event starts.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The log's end as [`Log::changed`] wants it, read before the cursor said [`Run::CaughtUp`].
+    pub fn end(&self) -> LogEnd {
+        self.shared.published.end()
+    }
+
+    /// The next events: about `max_bytes` of them, at least one.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the cursor stays where it is.
+    pub fn next_run(&mut self, max_bytes: usize) -> Result<Run<'_>, ReadError> {
+        let end = self.shared.published.end();
+        let limit = self.readable_end(end)?;
+        if self.position < limit {
+            return self.events(limit, max_bytes).map(Run::Events);
+        }
+        if end.file <= self.entry.number {
+            return Ok(Run::CaughtUp);
+        }
+        let next = self.shared.files.get(self.entry.number + 1).ok_or(ReadError::NoSuchFile)?;
+        *self = Self::open(Arc::clone(&self.shared), next)?;
+        Ok(Run::NextFile)
+    }
+
+    fn readable_end(&self, end: LogEnd) -> Result<u64, ReadError> {
+        if end.file == self.entry.number {
+            return Ok(end.position);
+        }
+        match self.entry.closed_len() {
+            Some(len) => Ok(len),
+            None => self.view.file_len().map_err(|error| self.io(error)),
+        }
+    }
+
+    fn events(&mut self, limit: u64, max_bytes: usize) -> Result<EventRun<'_>, ReadError> {
+        let position = self.position;
+        let end = self.run_end(limit, max_bytes as u64)?;
+        self.position = end;
+        let (entry, view) = (&self.entry, &mut self.view);
+        let bytes = view
+            .bytes(position, end)
+            .map_err(|error| ReadError::Io { file: entry.name.clone(), error })?;
+        Ok(EventRun { position, bytes })
+    }
+
+    /// Where the last whole event ends that starts within `max_bytes`; all up to there is verified, by this process, once.
+    fn run_end(&mut self, limit: u64, max_bytes: u64) -> Result<u64, ReadError> {
+        let start = self.position;
+        let verified_to = self.entry.verified_to.load(Ordering::Acquire);
+        let walk = Walk { limit, max_bytes, verified_to, checksum: self.entry.format.checksum };
+        let mut window = limit;
+        if self.view.is_buffered() {
+            let wanted = start.saturating_add(max_bytes.max(EventHeader::LEN as u64));
+            window = limit.min(wanted);
+        }
+        loop {
+            let entry = &self.entry;
+            let bytes = match self.view.bytes(start, window) {
+                Ok(bytes) => bytes,
+                Err(error) => return Err(ReadError::Io { file: entry.name.clone(), error }),
+            };
+            match walk.run(start, bytes) {
+                Ok(Walked::To(end)) => {
+                    if start <= verified_to && end > verified_to {
+                        entry.verified_to.fetch_max(end, Ordering::AcqRel);
+                    }
+                    return Ok(end);
+                }
+                Ok(Walked::Needs(end)) => window = end,
+                Err((position, fault)) => {
+                    return Err(ReadError::Damaged { file: entry.name.clone(), position, fault });
+                }
+            }
+        }
+    }
+
+    /// Moves to a position of the file where an event starts.
+    fn seek(&mut self, position: u64) -> Result<(), ReadError> {
+        const STEP: usize = 1 << 20;
+        let end = self.readable_end(self.shared.published.end())?;
+        let file = || self.entry.name.clone();
+        if position > end {
+            return Err(ReadError::BeyondEnd { file: file(), position, end });
+        }
+        let inside = ReadError::InsideEvent { file: file(), position };
+        while self.position < position {
+            let left = usize::try_from(position - self.position).unwrap_or(STEP);
+            self.next_run(left.min(STEP))?;
+        }
+        if self.position == position { Ok(()) } else { Err(inside) }
+    }
+
+    fn io(&self, error: io::Error) -> ReadError {
+        ReadError::Io { file: self.entry.name.clone(), error }
+    }
+}
+
+/// A walk over the headers of a run.
+struct Walk {
+    /// The readable end of the file.
+    limit: u64,
+    max_bytes: u64,
+    verified_to: u64,
+    checksum: ChecksumAlgorithm,
+}
+
+enum Walked {
+    /// The run ends here.
+    To(u64),
+    /// Its first event needs the bytes up to here.
+    Needs(u64),
+}
+
+impl Walk {
+    /// Walks `bytes`, which start at `start`. The error is a position and what is wrong there.
+    fn run(&self, start: u64, bytes: &[u8]) -> Result<Walked, (u64, EventError)> {
+        let available = start + bytes.len() as u64;
+        let (mut position, mut rest) = (start, bytes);
+        while position < self.limit && (position == start || position - start < self.max_bytes) {
+            let end =
+                self.event_end(position, rest, available).map_err(|fault| (position, fault))?;
+            let event =
+                usize::try_from(end - position).ok().and_then(|len| rest.split_at_checked(len));
+            let Some((event, others)) = event else {
+                return Ok(if position == start {
+                    Walked::Needs(end)
+                } else {
+                    Walked::To(position)
+                });
+            };
+            if end > self.verified_to {
+                self.checksum.verify(event).map_err(|fault| (position, fault))?;
+            }
+            (position, rest) = (end, others);
+        }
+        Ok(Walked::To(position))
+    }
+
+    /// Where the event ends that starts at `position`; where not even its header is available, where that ends.
+    fn event_end(&self, position: u64, rest: &[u8], available: u64) -> Result<u64, EventError> {
+        let header_end = position + EventHeader::LEN as u64;
+        if header_end > available && available < self.limit {
+            return Ok(header_end.min(self.limit));
+        }
+        let size = EventHeader::parse(rest)?.event_size;
+        let end = position + u64::from(size);
+        if end <= self.limit {
+            return Ok(end);
+        }
+        let found = usize::try_from(self.limit - position).unwrap_or(usize::MAX);
+        Err(EventError::TooShort { what: "event", needed: size as usize, found })
+    }
+}

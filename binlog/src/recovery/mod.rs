@@ -1,0 +1,247 @@
+//! From what a directory holds to a log that can be appended to. Nothing is thrown away without a copy, and damage in what was
+//! once durable is refused, not repaired.
+//!
+//! | found | done |
+//! |---|---|
+//! | no files | an empty log |
+//! | index missing or behind | made anew from the files |
+//! | a file in the index is missing, or numbers have a gap | refused |
+//! | a closed file changed since it was verified | verified whole; refused where damaged |
+//! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
+//! | last file: ends within a transaction | the rest is copied aside and cut off |
+//! | last file: damage behind the durable position | the same |
+//! | last file: damage before the durable position | refused |
+//! | last file: ends with Rotate | the next file is created |
+
+mod file;
+mod tail;
+
+use std::any::Any;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::event::FormatDescription;
+use crate::gtid::mariadb::GtidState;
+use crate::log::{
+    ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
+    read_verified, write_index,
+};
+use crate::reader::ScanError;
+use file::{Head, HeadError, read_head};
+use tail::Tail;
+
+/// Why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds the lock.
+    #[error("the log in {0} is in use by another Spillway: stop it, or set another binlog.dir")]
+    InUse(PathBuf),
+    /// A file that must be there is not.
+    #[error(
+        "{0} is missing from the log: bring it back, or move the files before it and the index away"
+    )]
+    Missing(PathBuf),
+    /// A file is damaged.
+    #[error(
+        "{path} is damaged at {fault}: bring back a good copy, or move the log away and record anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where and how.
+        fault: ScanError,
+    },
+    /// The file's events do not form transactions, or the file does not follow the one before it.
+    #[error("{path} is no file of this log: {reason}")]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system said no.
+    #[error("cannot open the log in {path}: {error}")]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// No thread could be started.
+    #[error("cannot start the commit thread: {0}")]
+    Thread(io::Error),
+}
+
+/// A log brought to the end of its last complete transaction.
+pub(crate) struct Recovered {
+    pub(crate) lock: Box<dyn Any + Send + Sync>,
+    pub(crate) files: Vec<Arc<FileEntry>>,
+    pub(crate) active: Option<ActiveFile>,
+    pub(crate) state: GtidState,
+    pub(crate) last_created: u32,
+}
+
+/// See the module's description.
+pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
+    let place = place(options);
+    let lock = take_lock(options)?;
+    let numbers = file_numbers(&place).map_err(|error| io_error(&place, error))??;
+    let verified = read_verified(&place);
+    let mut recovery = Recovery { options, place: &place, verified, files: Vec::new() };
+    let active = match numbers.split_last() {
+        None => None,
+        Some((last, closed)) => recovery.open_files(closed, *last)?,
+    };
+    let files = recovery.files;
+    if !files.is_empty() {
+        write_index(&place, &files).map_err(|error| io_error(&place, error))?;
+    }
+    let created = files.iter().rev().map(|entry| entry.format.created).find(|time| *time != 0);
+    let (active, state) = active.unzip();
+    let (state, last_created) = (state.unwrap_or_default(), created.unwrap_or_default());
+    Ok(Recovered { lock, files, active, state, last_created })
+}
+
+fn io_error(place: &Place<'_>, error: io::Error) -> OpenError {
+    OpenError::Io { path: place.dir.to_owned(), error }
+}
+
+fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
+    let place = place(options);
+    place.fs.create_dir_all(place.dir).map_err(|error| io_error(&place, error))?;
+    let path = place.dir.join(format!("{}.lock", place.basename));
+    place.fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse(place.dir.to_owned()),
+        _ => io_error(&place, error),
+    })
+}
+
+/// Numbers of the log's files, oldest first and without a gap. Files before the index's first are left alone: a purge was cut
+/// short. Files beyond its last belong to the log: a rotation was cut short.
+fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
+    let names = place.fs.list(place.dir)?;
+    let mut there: Vec<_> =
+        names.iter().filter_map(|name| file_number(place.basename, name)).collect();
+    there.sort_unstable();
+    let indexed = read_index(place)?.unwrap_or_default();
+    let indexed: Vec<_> =
+        indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
+    let first = indexed.first().or(there.first()).copied().unwrap_or_default();
+    let last = indexed.last().max(there.last()).copied().unwrap_or_default();
+    let numbers: Vec<_> = (first.max(1)..=last).collect();
+    let missing = numbers.iter().find(|number| there.binary_search(number).is_err());
+    Ok(match missing {
+        Some(number) => Err(OpenError::Missing(place.dir.join(file_name(place.basename, *number)))),
+        None => Ok(numbers),
+    })
+}
+
+struct Recovery<'a> {
+    options: &'a LogOptions,
+    place: &'a Place<'a>,
+    verified: Verified,
+    files: Vec<Arc<FileEntry>>,
+}
+
+impl Recovery<'_> {
+    fn open_files(
+        &mut self,
+        closed: &[u64],
+        last: u64,
+    ) -> Result<Option<(ActiveFile, GtidState)>, OpenError> {
+        for number in closed {
+            let entry = self.closed_file(*number)?;
+            self.files.push(Arc::new(entry));
+        }
+        match self.head(last) {
+            Ok(head) => self.last_file(last, head).map(Some),
+            Err(HeadError::Incomplete) => self.anew(last),
+            Err(HeadError::Scan(fault)) => Err(OpenError::Damaged { path: self.path(last), fault }),
+        }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.place.dir.join(file_name(self.place.basename, number))
+    }
+
+    fn head(&self, number: u64) -> Result<Head, HeadError> {
+        read_head(self.place.fs, &self.path(number))
+    }
+
+    /// A file that another follows: whole, and ending with Rotate to the next.
+    fn closed_file(&self, number: u64) -> Result<FileEntry, OpenError> {
+        let path = self.path(number);
+        let head = self.head(number).map_err(|error| error.into_open_error(&path))?;
+        let io = |error| io_error(self.place, error);
+        let metadata = self.place.fs.metadata(&path).map_err(io)?;
+        let name = file_name(self.place.basename, number);
+        if !self.verified.is_closed(&name, metadata) {
+            tracing::info!(file = name, bytes = metadata.len, "verifying a closed file of the log");
+            let tail = Tail::scan(self.place, &path)?;
+            tail.check_closed(&path, &file_name(self.place.basename, number + 1))?;
+        }
+        let entry = self.entry(number, head);
+        entry.closed_len.store(metadata.len, Ordering::Release);
+        entry.verified_to.store(metadata.len, Ordering::Release);
+        Ok(entry)
+    }
+
+    fn entry(&self, number: u64, head: Head) -> FileEntry {
+        FileEntry {
+            number,
+            name: file_name(self.place.basename, number),
+            path: self.path(number),
+            format: Arc::new(head.format),
+            gtid_list: head.gtid_list,
+            closed_len: AtomicU64::new(0),
+            verified_to: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
+        let path = self.path(number);
+        let tail = Tail::scan(self.place, &path)?;
+        let durable = self.verified.durable(&file_name(self.place.basename, number));
+        tail.check_damage(&path, durable)?;
+        let entry = Arc::new(self.entry(number, head));
+        let io = |error| io_error(self.place, error);
+        let file = self.place.fs.open(&path, false).map_err(io)?;
+        tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
+        let active = ActiveFile { entry: Arc::clone(&entry), file, position: tail.end };
+        self.files.push(entry);
+        if !tail.rotated {
+            return Ok((active, tail.state));
+        }
+        active.set_closed();
+        self.create(number + 1, &active.entry.format, tail.state)
+    }
+
+    /// The last file has no complete header events: nothing in it was ever published.
+    fn anew(&mut self, number: u64) -> Result<Option<(ActiveFile, GtidState)>, OpenError> {
+        let Some(before) = self.files.last().cloned() else {
+            // `Log::begin` overwrites it.
+            return Ok(None);
+        };
+        let tail = Tail::scan(self.place, &before.path)?;
+        self.create(number, &before.format, tail.state).map(Some)
+    }
+
+    fn create(
+        &mut self,
+        number: u64,
+        format: &FormatDescription,
+        state: GtidState,
+    ) -> Result<(ActiveFile, GtidState), OpenError> {
+        let checksum = self.options.checksum;
+        let format = FormatDescription { created: 0, checksum, ..format.clone() };
+        let active = ActiveFile::create(self.place, number, format, state.list())
+            .map_err(|error| io_error(self.place, error))?;
+        self.files.push(Arc::clone(&active.entry));
+        Ok((active, state))
+    }
+}
+
+#[cfg(test)]
+mod tests;

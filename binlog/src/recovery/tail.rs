@@ -1,0 +1,182 @@
+//! How far a file of the log is sound: the end of its last complete transaction, and what follows it.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+
+use super::OpenError;
+use crate::event::{EventType, control, gtid_list};
+use crate::fs::{LogFile, read_exact_at};
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::log::Place;
+use crate::reader::{FileScan, ScanError, ScannedEvent};
+use crate::transaction::group::{GroupTracker, Step};
+
+/// What a scan of a file found.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// Behind the last complete transaction, or the header events.
+    pub(super) end: u64,
+    /// Length of the file.
+    len: u64,
+    /// The GTID state at `end`.
+    pub(super) state: GtidState,
+    /// It ends with a Rotate event.
+    pub(super) rotated: bool,
+    /// The file named there.
+    next: Vec<u8>,
+    /// Why the scan ended before the file's end.
+    fault: Option<Fault>,
+}
+
+#[derive(Debug)]
+enum Fault {
+    Scan(ScanError),
+    /// At this position, events that form no transactions.
+    Group(u64, String),
+}
+
+impl Tail {
+    /// Reads the whole file, every check applied.
+    pub(super) fn scan(place: &Place<'_>, path: &Path) -> Result<Self, OpenError> {
+        let damaged = |fault| OpenError::Damaged { path: path.to_owned(), fault };
+        let mut scan = FileScan::open(place.fs, path).map_err(damaged)?;
+        let mut tail = Self { len: scan.file_len(), ..Self::default() };
+        let mut walk = Walk::default();
+        loop {
+            let event = match scan.next_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(fault) => {
+                    tail.fault = Some(Fault::Scan(fault));
+                    break;
+                }
+            };
+            if let Err(reason) = walk.step(&mut tail, &event) {
+                tail.fault = Some(Fault::Group(event.position, reason));
+                break;
+            }
+        }
+        Ok(tail)
+    }
+
+    /// A file that another follows must be whole and say so.
+    pub(super) fn check_closed(self, path: &Path, next: &str) -> Result<(), OpenError> {
+        let unfit = |reason| OpenError::Unfit { path: path.to_owned(), reason };
+        match self.fault {
+            Some(Fault::Scan(fault)) => {
+                return Err(OpenError::Damaged { path: path.to_owned(), fault });
+            }
+            Some(Fault::Group(position, reason)) => {
+                return Err(unfit(format!("position {position}: {reason}")));
+            }
+            None => {}
+        }
+        if self.end != self.len {
+            return Err(unfit("it ends within a transaction".into()));
+        }
+        if !self.rotated || self.next != next.as_bytes() {
+            return Err(unfit(format!("it does not end with a Rotate event to {next}")));
+        }
+        Ok(())
+    }
+
+    /// A file that ends within an event or a transaction was cut short by a crash. Anything else wrong before what was known to
+    /// be durable is damage; without that knowledge, anywhere.
+    pub(super) fn check_damage(&self, path: &Path, durable: Option<u64>) -> Result<(), OpenError> {
+        let path = path.to_owned();
+        let durable = durable.unwrap_or(u64::MAX);
+        match &self.fault {
+            Some(Fault::Scan(fault)) if fault.position < durable && !fault.kind.is_truncation() => {
+                let (position, kind) = (fault.position, fault.kind.to_string());
+                let fault = ScanError { position, kind: io::Error::other(kind).into() };
+                Err(OpenError::Damaged { path, fault })
+            }
+            Some(Fault::Group(position, reason)) if *position < durable => {
+                Err(OpenError::Unfit { path, reason: format!("position {position}: {reason}") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Cuts what follows the last complete transaction, after a copy of it is durable beside the file.
+    pub(super) fn cut(&self, place: &Place<'_>, file: &dyn LogFile, path: &Path) -> io::Result<()> {
+        if self.end == self.len {
+            return Ok(());
+        }
+        let aside = self.copy_aside(place, file, path)?;
+        file.set_len(self.end)?;
+        file.sync_data()?;
+        tracing::warn!(
+            file = %path.display(), position = self.end, bytes = self.len - self.end, copy = %aside.display(),
+            "cut an incomplete transaction from the log's end; it is fetched again from the source"
+        );
+        Ok(())
+    }
+
+    fn copy_aside(
+        &self,
+        place: &Place<'_>,
+        file: &dyn LogFile,
+        path: &Path,
+    ) -> io::Result<PathBuf> {
+        const STEP: u64 = 1 << 20;
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".cut-{}", self.end));
+        let aside = PathBuf::from(name);
+        let copy = place.fs.open(&aside, true)?;
+        let mut from = self.end;
+        let mut buffer = Vec::new();
+        while from < self.len {
+            buffer.resize(usize::try_from(STEP.min(self.len - from)).unwrap_or(0), 0);
+            read_exact_at(file, &mut buffer, from)?;
+            copy.write_all_at(&mut [IoSlice::new(&buffer)], from - self.end)?;
+            from += buffer.len() as u64;
+        }
+        copy.sync_data()?;
+        place.fs.sync_dir(place.dir)?;
+        Ok(aside)
+    }
+}
+
+/// The groups of the file, as far as they are read.
+#[derive(Default)]
+struct Walk {
+    groups: GroupTracker,
+    open: Option<Gtid>,
+}
+
+impl Walk {
+    fn step(&mut self, tail: &mut Tail, event: &ScannedEvent<'_>) -> Result<(), String> {
+        if tail.rotated {
+            return Err(format!("a {} event stands behind Rotate", event.header.event_type));
+        }
+        let end = event.position + event.raw.len() as u64;
+        match self.groups.step(event.event).map_err(|error| error.to_string())? {
+            Step::Begin(gtid) => self.open = Some(gtid.gtid),
+            Step::Inside | Step::Rider => {}
+            Step::End => {
+                self.open.take().into_iter().for_each(|gtid| tail.state.update(gtid));
+                tail.end = end;
+            }
+            Step::Outside => {
+                outside(tail, event).map_err(|error| error.to_string())?;
+                tail.end = end;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn outside(tail: &mut Tail, event: &ScannedEvent<'_>) -> Result<(), crate::event::EventError> {
+    match event.header.event_type {
+        EventType::GTID_LIST => {
+            tail.state = GtidState::from_list(&gtid_list::parse(event.event)?.0);
+        }
+        EventType::ROTATE => {
+            tail.rotated = true;
+            control::parse_rotate(event.event)?.1.clone_into(&mut tail.next);
+        }
+        _ => {}
+    }
+    Ok(())
+}

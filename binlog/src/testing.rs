@@ -1,0 +1,164 @@
+//! Sample logs for the crate's tests.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use crate::event::gtid::{FLAG_TRANSACTIONAL, GtidEvent};
+use crate::event::{ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control};
+use crate::fs::OsFileSystem;
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::reader::{FileScan, Run};
+use crate::transaction::group::{GroupTracker, Step};
+use crate::transaction::{Assembled, Transaction, TransactionAssembler, TransactionOptions};
+use crate::{Log, LogOptions};
+
+/// A directory with a log that turns to a new file every 4 KiB.
+pub(crate) struct Sample {
+    dir: TempDir,
+}
+
+impl Sample {
+    pub(crate) fn new() -> Self {
+        Self { dir: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn options(&self) -> LogOptions {
+        LogOptions { max_binlog_size: 4096, ..LogOptions::new(self.dir.path(), 4307) }
+    }
+
+    /// A second directory with the same files, times of change included.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::new();
+        for entry in fs::read_dir(self.dir()).unwrap() {
+            let entry = entry.unwrap();
+            let to = copy.dir().join(entry.file_name());
+            fs::copy(entry.path(), &to).unwrap();
+            let modified = entry.metadata().unwrap().modified().unwrap();
+            fs::File::options().write(true).open(&to).unwrap().set_modified(modified).unwrap();
+        }
+        copy
+    }
+
+    /// The log's files, oldest first.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(self.dir()).unwrap().map(|entry| entry.unwrap().path());
+        let is_log = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            crate::file_number("binlog", name).is_some()
+        };
+        let mut files: Vec<_> = names.filter(is_log).collect();
+        files.sort();
+        files
+    }
+
+    /// Where the first transaction of the first file begins.
+    pub(crate) fn head_len(&self) -> u64 {
+        let mut scan = FileScan::open(&OsFileSystem, &self.files()[0]).unwrap();
+        scan.next_event().unwrap();
+        scan.next_event().unwrap();
+        scan.position()
+    }
+
+    /// Ends of the transactions in the first file, that of the header events first.
+    pub(crate) fn ends(&self) -> Vec<u64> {
+        let mut scan = FileScan::open(&OsFileSystem, &self.files()[0]).unwrap();
+        let (mut groups, mut ends) = (GroupTracker::default(), vec![self.head_len()]);
+        while let Some(event) = scan.next_event().unwrap() {
+            let end = event.position + event.raw.len() as u64;
+            if groups.step(event.event).unwrap() == Step::End {
+                ends.push(end);
+            }
+        }
+        ends
+    }
+
+    /// Records transactions `0-1-sequence` and waits for them.
+    pub(crate) fn record(&self, log: &Log, sequences: RangeInclusive<u64>) {
+        log.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+        for sequence in sequences {
+            log.submit(transaction(sequence)).wait_durable().unwrap();
+        }
+    }
+}
+
+pub(crate) fn format() -> FormatDescription {
+    let mut post_header_lengths = vec![0; 171];
+    post_header_lengths[18] = 8;
+    post_header_lengths[22..25].fill(8);
+    FormatDescription {
+        server_version: "10.11.19-MariaDB-log".into(),
+        created: 0,
+        post_header_lengths,
+        checksum: ChecksumAlgorithm::Crc32,
+    }
+}
+
+pub(crate) fn event(event_type: EventType, body: &[u8]) -> Vec<u8> {
+    let header = EventHeader {
+        timestamp: 1_700_000_000,
+        event_type,
+        server_id: 1,
+        event_size: 0,
+        end_position: 0,
+        flags: 0,
+    };
+    control::event(header, body, ChecksumAlgorithm::None)
+}
+
+pub(crate) fn gtid_event(gtid: Gtid) -> Vec<u8> {
+    let mut body = gtid.sequence.to_le_bytes().to_vec();
+    body.extend_from_slice(&gtid.domain.to_le_bytes());
+    body.push(FLAG_TRANSACTIONAL);
+    body.extend_from_slice(&[0; 6]);
+    let mut event = event(EventType::GTID, &body);
+    event[5..9].copy_from_slice(&gtid.server.to_le_bytes());
+    event
+}
+
+/// A transaction of three events, about 350 bytes.
+pub(crate) fn transaction(sequence: u64) -> Transaction {
+    transaction_of(Gtid { domain: 0, server: 1, sequence }, Arc::new(format()))
+}
+
+pub(crate) fn transaction_of(gtid: Gtid, format: Arc<FormatDescription>) -> Transaction {
+    let options = TransactionOptions {
+        row_event_max_size: 1 << 16,
+        max_cache_size: None,
+        checksum: ChecksumAlgorithm::Crc32,
+    };
+    let mut assembler = TransactionAssembler::new(options, format);
+    let note = vec![u8::try_from(gtid.sequence % 251).unwrap(); 250];
+    for event in [gtid_event(gtid), event(EventType::ANNOTATE_ROWS, &note)] {
+        assert!(matches!(assembler.push(&event).unwrap(), Assembled::Pending));
+    }
+    let xid = event(EventType::XID, &gtid.sequence.to_le_bytes());
+    let Assembled::Complete(transaction) = assembler.push(&xid).unwrap() else { panic!() };
+    transaction
+}
+
+/// Sequence numbers of all transactions a cursor over the whole log sees.
+pub(crate) fn sequences(log: &Log) -> Vec<u64> {
+    let mut cursor = log.cursor(log.files()[0].number, 4).unwrap();
+    let mut sequences = Vec::new();
+    loop {
+        match cursor.next_run(1000).unwrap() {
+            Run::CaughtUp => return sequences,
+            Run::NextFile => {}
+            Run::Events(run) => {
+                for (_, header, event) in run.events() {
+                    if header.event_type == EventType::GTID {
+                        sequences.push(GtidEvent::parse(event).unwrap().gtid.sequence);
+                    }
+                }
+            }
+        }
+    }
+}

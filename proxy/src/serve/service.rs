@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_binlog::event::{ChecksumAlgorithm, FormatDescription};
+use spillway_binlog::Log;
 use spillway_metrics::serve::ServeMetrics;
 
 use super::account::Account;
-use super::log::{Log, Run};
 use super::registry::Registry;
 use crate::source::Upstream;
 
@@ -70,7 +69,7 @@ impl Service {
         if let Some(greeting) = self.upstream.greeting() {
             return Some(greeting.version.clone());
         }
-        let version = self.format_description()?.server_version;
+        let version = self.log.format()?.server_version.clone();
         let ten = version.starts_with("10.") && version.contains("MariaDB");
         Some(if ten { format!("{REPLICATION_PREFIX}{version}") } else { version })
     }
@@ -79,22 +78,5 @@ impl Service {
     pub fn version(&self) -> String {
         let version = self.greeting_version().unwrap_or_default();
         version.strip_prefix(REPLICATION_PREFIX).map(str::to_owned).unwrap_or(version)
-    }
-
-    /// The checksum of what is recorded now.
-    pub fn checksum(&self) -> ChecksumAlgorithm {
-        self.format_description().map_or(ChecksumAlgorithm::Crc32, |description| description.checksum)
-    }
-
-    /// The format description of the newest file.
-    fn format_description(&self) -> Option<FormatDescription> {
-        let end = self.log.end()?;
-        let mut cursor = self.log.cursor(end.file, 4).ok()?;
-        match cursor.next_run(1) {
-            Ok(Run::Events(events)) => super::event::first(events).and_then(|event| {
-                FormatDescription::parse(event).ok()
-            }),
-            _ => None,
-        }
     }
 }

@@ -4,7 +4,7 @@ use spillway_binlog::gtid::mariadb::Gtid;
 use spillway_binlog::reader::ReadError;
 use spillway_binlog::transaction::group::GroupError;
 
-use crate::serve::sql::err_payload;
+use crate::wire::reply::ErrPacket;
 
 /// `ER_MASTER_FATAL_ERROR_READING_BINLOG`: the replica stops and does not try again.
 const FATAL: u16 = 1236;
@@ -55,6 +55,8 @@ pub(super) enum DumpError {
     Read { error: ReadError, coordinates: Coordinates },
     #[error("{error}{coordinates}")]
     Group { error: GroupError, coordinates: Coordinates },
+    #[error("Failed to find format descriptor event in start of binlog: {0}")]
+    NoFormatDescription(String),
     #[error("Failed to replace an event that the client does not know: too small event{0}")]
     TooSmall(Coordinates),
 }
@@ -95,7 +97,7 @@ impl DumpError {
             Self::ChecksumUnaware(_) => "checksum_unaware",
             Self::SameServerId(_) => "same_server_id",
             Self::Read { .. } => "read",
-            Self::Group { .. } | Self::TooSmall(_) => "corrupt",
+            Self::Group { .. } | Self::NoFormatDescription(_) | Self::TooSmall(_) => "corrupt",
         }
     }
 
@@ -108,7 +110,7 @@ impl DumpError {
         };
         // MariaDB keeps 512 bytes of a message.
         let message: String = self.to_string().chars().take(500).collect();
-        err_payload(code, *b"HY000", &message)
+        ErrPacket::new(code, b"HY000", message).encode()
     }
 }
 

@@ -24,8 +24,8 @@ const SEMI_SYNC: &[u8] = &[0, 0xef, 0];
 
 /// Packets being put together.
 #[derive(Debug)]
-pub(super) struct Frames<'a> {
-    buffer: &'a mut Buffer,
+pub(super) struct Frames<'a, 'b> {
+    buffer: &'b mut Buffer,
     pieces: Vec<Piece<'a>>,
     len: usize,
 }
@@ -52,9 +52,9 @@ impl Buffer {
     }
 }
 
-impl<'a> Frames<'a> {
+impl<'a, 'b> Frames<'a, 'b> {
     /// An empty batch.
-    pub fn new(buffer: &'a mut Buffer) -> Self {
+    pub fn new(buffer: &'b mut Buffer) -> Self {
         buffer.bytes.clear();
         Self { buffer, pieces: Vec::new(), len: 0 }
     }
@@ -155,7 +155,7 @@ impl<'a> Frames<'a> {
 mod tests {
     use super::*;
 
-    async fn written(buffer: &mut Buffer, fill: impl FnOnce(&mut Frames<'_>)) -> Vec<u8> {
+    async fn written(buffer: &mut Buffer, fill: impl FnOnce(&mut Frames<'_, '_>)) -> Vec<u8> {
         let mut frames = Frames::new(buffer);
         fill(&mut frames);
         let len = frames.len();

@@ -6,7 +6,7 @@ use spillway_binlog::event::header::FLAG_IN_USE;
 use spillway_binlog::event::{ChecksumAlgorithm, EventHeader, EventType, control};
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::reader::{AttachError, Cursor, ReadError, Run};
-use spillway_binlog::{Log, LogEnd};
+use spillway_binlog::Log;
 
 use super::error::{Coordinates, DumpError};
 use super::filter::{Filter, holds};
@@ -164,9 +164,4 @@ pub(super) fn rotate(
 ) -> Vec<u8> {
     let header = control::artificial(EventType::ROTATE, server_id, 0);
     control::event(header, &control::rotate_body(position, file), checksum)
-}
-
-/// Before the log's first file.
-pub(super) fn is_empty(end: LogEnd) -> bool {
-    end.file == 0
 }

@@ -3,6 +3,7 @@
 use opensrv_mysql::{Column, ColumnFlags, ColumnType, ErrorKind};
 
 use super::events::EventRows;
+use crate::wire::reply::ErrPacket;
 
 /// The answer to one statement.
 pub(in crate::serve) enum Answer {
@@ -121,18 +122,8 @@ impl SqlError {
 
     /// The payload of an ERR packet.
     pub fn to_payload(&self) -> Vec<u8> {
-        err_payload(self.kind as u16, *self.kind.sqlstate(), &self.message)
+        ErrPacket::new(self.kind as u16, self.kind.sqlstate(), self.message.as_str()).encode()
     }
-}
-
-/// The payload of an ERR packet: `ff | code u16 | '#' | SQLSTATE | message`.
-pub(in crate::serve) fn err_payload(code: u16, sqlstate: [u8; 5], message: &str) -> Vec<u8> {
-    let mut payload = vec![0xff];
-    payload.extend_from_slice(&code.to_le_bytes());
-    payload.push(b'#');
-    payload.extend_from_slice(&sqlstate);
-    payload.extend_from_slice(message.as_bytes());
-    payload
 }
 
 #[cfg(test)]

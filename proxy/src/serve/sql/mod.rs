@@ -11,7 +11,7 @@ mod status;
 mod token;
 mod variables;
 
-pub(super) use answer::{Answer, Rows, SqlError, Value, describe, err_payload};
+pub(super) use answer::{Answer, ColumnKind, Rows, SqlError, Value, describe};
 pub(super) use events::EventRows;
 
 use opensrv_mysql::ErrorKind;
@@ -37,6 +37,24 @@ pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError>
             Ok(Answer::Ok)
         }
         Statement::Transaction => Ok(Answer::Ok),
+    }
+}
+
+/// The columns a prepared statement will have; none for one that gives no rows. What changes something is not carried out.
+///
+/// # Errors
+/// As [`execute`].
+pub(super) fn columns(
+    session: &Session,
+    text: &str,
+) -> Result<Vec<(String, ColumnKind)>, SqlError> {
+    match parse::parse(text).map_err(|error| explain(&error, text))? {
+        Statement::Select { .. } | Statement::Show(_) => match execute(session, text)? {
+            Answer::Ok => Ok(Vec::new()),
+            Answer::Rows(rows) => Ok(rows.columns),
+            Answer::Events(_) => Ok(Rows::new(&EventRows::COLUMNS).columns),
+        },
+        _ => Ok(Vec::new()),
     }
 }
 

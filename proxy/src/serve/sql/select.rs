@@ -3,11 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use opensrv_mysql::ErrorKind;
+use spillway_binlog::Log;
+use spillway_binlog::gtid::mariadb::print_list;
 
 use super::answer::{ColumnKind, Rows, SqlError, Value};
 use super::statement::{Expression, SelectItem};
 use super::variables;
-use crate::serve::position;
 use crate::serve::session::Session;
 
 /// One row of computed values, or none under the same columns.
@@ -79,7 +80,7 @@ fn call(session: &Session, function: &str, arguments: &[Expression]) -> Result<V
         ("concat", parts) => Ok(concat(parts)),
         ("binlog_gtid_pos", [file, position]) => {
             let file = file.to_text().unwrap_or_default();
-            let found = position::gtids_before(&session.service.log, &file, position.to_unsigned());
+            let found = gtids_before(&session.service.log, &file, position.to_unsigned());
             Ok(found.map_or(Value::Null, Value::Text))
         }
         _ => {
@@ -87,6 +88,13 @@ fn call(session: &Session, function: &str, arguments: &[Expression]) -> Result<V
             Err(SqlError::new(ErrorKind::ER_SP_DOES_NOT_EXIST, message))
         }
     }
+}
+
+/// The GTID position at a place of a file; no file name is the first file. `None` where no event starts there.
+fn gtids_before(log: &Log, file: &str, position: u64) -> Option<String> {
+    let info = if file.is_empty() { log.files().into_iter().next() } else { log.file_by_name(file) };
+    let state = log.gtid_state_at(info?.number, position.max(4)).ok()?;
+    Some(print_list(&state.position()))
 }
 
 fn user(session: &Session) -> String {
@@ -104,5 +112,5 @@ fn unix_seconds() -> i64 {
 }
 
 fn local_time() -> String {
-    jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string()
+    jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

@@ -61,11 +61,10 @@ fn master_status(session: &Session) -> Result<Rows, SqlError> {
         ("Binlog_Do_DB", Text),
         ("Binlog_Ignore_DB", Text),
     ]);
-    let log = &session.service.log;
-    if let Some(end) = log.end() {
+    if let Some(file) = session.service.log.files().pop() {
         rows.rows.push(vec![
-            Value::Text(log.file_name(end.file)),
-            Value::Unsigned(end.position),
+            Value::Text(file.name),
+            Value::Unsigned(file.size),
             Value::Text(String::new()),
             Value::Text(String::new()),
         ]);

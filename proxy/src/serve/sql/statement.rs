@@ -76,7 +76,7 @@ pub(super) enum Show {
 
 /// `[IN 'file'] [FROM position] [LIMIT [skip,] rows]`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct EventRange {
+pub(in crate::serve) struct EventRange {
     pub file: Option<String>,
     pub from: Option<u64>,
     pub skip: u64,

@@ -66,7 +66,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("auto_increment_offset", |_| Number(1)),
     settable("autocommit", |_| Switch(true)),
     fixed("binlog_annotate_row_events", |_| Switch(true)),
-    fixed("binlog_checksum", |session| text(session.service.checksum().as_str())),
+    fixed("binlog_checksum", |session| text(session.service.log.checksum().as_str())),
     fixed("binlog_format", |_| text("ROW")),
     fixed("binlog_row_image", |_| text("FULL")),
     fixed("binlog_row_metadata", |_| text("NO_LOG")),
@@ -137,7 +137,7 @@ static DEFINITIONS: &[Definition] = &[
 ];
 
 fn local_zone() -> String {
-    jiff::Zoned::now().strftime("%Z").to_string()
+    jiff::ZonedDateTime::now().strftime("%Z").to_string()
 }
 
 fn find(name: &str) -> Option<&'static Definition> {
@@ -149,10 +149,10 @@ fn read(session: &Session, definition: &Definition) -> Variable {
         return (definition.read)(session);
     };
     match (definition.read)(session) {
-        Variable::Switch(_) => {
-            Variable::Switch(["1", "on", "true"].contains(&own.to_lowercase().as_str()))
+        Switch(_) => {
+            Switch(["1", "on", "true"].contains(&own.to_lowercase().as_str()))
         }
-        Variable::Number(_) => own.parse().map_or(Variable::Text(own), Variable::Number),
+        Number(_) => own.parse().map_or(Variable::Text(own), Number),
         Variable::Text(_) => Variable::Text(own),
     }
 }

@@ -53,3 +53,25 @@ fn buckets(family: &Description) -> String {
     }
     format!("| `{}` | {} |\n", family.name, bounds.trim_end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Families;
+
+    #[test]
+    fn docs_metrics_md_is_current() {
+        let registry = Registry::new();
+        let families = Families::register(&registry, "0").unwrap();
+        // A family with labels shows its buckets only once it has a child.
+        families.source.of("main");
+        let page = render(&registry);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
+        if std::env::var_os("SPILLWAY_WRITE_DOCS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(stored == page, "stale: SPILLWAY_WRITE_DOCS=1 cargo test -p spillway-metrics docs");
+        assert!(page.contains("| `spillway_source_up` | gauge | `source` |"), "{page}");
+    }
+}

@@ -4,6 +4,7 @@
 
 pub mod binlog;
 mod docs;
+mod families;
 pub mod http;
 pub mod process;
 mod registry;
@@ -12,4 +13,5 @@ pub mod serve;
 pub mod source;
 
 pub use docs::render as render_docs;
+pub use families::Families;
 pub use registry::Registry;

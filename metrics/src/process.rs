@@ -16,7 +16,7 @@ impl ProcessMetrics {
     ///
     /// # Errors
     /// A name is taken.
-    pub fn new(registry: &Registry, version: &str) -> prometheus::Result<Self> {
+    pub fn register(registry: &Registry, version: &str) -> prometheus::Result<Self> {
         let build = IntGaugeVec::new(
             Opts::new("spillway_build_info", "1, with the release as a label."),
             &["version"],

@@ -1,8 +1,8 @@
 //! Metrics of capture, one label set a source.
 
-use prometheus::{
-    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
-};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, core::Collector};
+
+use crate::Registry;
 
 /// The families of all sources.
 #[derive(Clone, Debug)]

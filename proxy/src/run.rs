@@ -7,21 +7,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use spillway_binlog::event::ChecksumAlgorithm;
-use spillway_binlog::{Log, LogOptions};
-use spillway_metrics::Registry;
+use spillway_binlog::Log;
+use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::Endpoint;
 use spillway_metrics::process::ProcessMetrics;
+use spillway_metrics::relay::RelayMetrics;
+use spillway_metrics::source::SourceFamilies;
+use spillway_metrics::{Families, Registry};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Checksum, Config};
+use crate::capture::{self, CaptureHandle};
+use crate::config::Config;
 use crate::exit::{Failure, Outcome};
-use crate::logging;
+use crate::relay::{self, RelayHandle};
 use crate::reload::Reloader;
 use crate::signals::{Signals, Wanted};
 use crate::source::Upstream;
 use crate::status::State;
+use crate::{build, logging};
 
 /// Runs the proxy until a signal ends it.
 ///
@@ -62,68 +66,137 @@ struct Running {
     process: ProcessMetrics,
     state: Arc<State>,
     log: Arc<Log>,
+    relay: Option<RelayHandle>,
+    capture: Option<CaptureHandle>,
     http: JoinHandle<()>,
-    stop_http: CancellationToken,
+    stop: Stop,
+}
+
+/// One token a part: they stop one after another.
+#[derive(Default)]
+struct Stop {
+    relay: CancellationToken,
+    capture: CancellationToken,
+    http: CancellationToken,
 }
 
 impl Running {
     async fn start(config: &Config) -> Result<Self, Failure> {
         let registry = Arc::new(Registry::new());
-        let process =
-            ProcessMetrics::new(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
-        count_panics(process.clone());
+        let families =
+            Families::register(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
+        count_panics(families.process.clone());
         warn_of(config);
+        let stop = Stop::default();
         let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
-        let log = open_log(config).await?;
 
+        let log = open_log(config, families.binlog.clone()).await?;
+        let relay = start_relay(config, &upstream, &families.relay, &stop)?;
+        let capture = start_capture(config, &log, &upstream, &families.source, &stop)?;
         let state = Arc::new(State {
             server_id: config.server_id,
             started: SystemTime::now(),
             upstream,
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
-            relay: config.source.listen,
+            relay: relay.as_ref().map(RelayHandle::local_addr),
+            relay_metrics: families.relay,
             replicas: config.replicas.listen,
+            metrics: families.binlog,
             draining: false.into(),
         });
-        let endpoint = Endpoint::bind(config.http.listen).await.map_err(|error| {
-            Failure::fault(format!("cannot listen on http.listen {}: {error}", config.http.listen))
-        })?;
-        let stop_http = CancellationToken::new();
-        let served = endpoint.serve(registry, state.clone(), stop_http.clone());
-        Ok(Self { process, state, log, http: tokio::spawn(served), stop_http })
+        let http = start_http(config, registry, Arc::clone(&state), &stop).await?;
+        Ok(Self { process: families.process, state, log, relay, capture, http, stop })
     }
 
     /// Ends everything in order; the log is closed with all that was handed to it.
     async fn drain(self) {
-        tracing::info!("draining: no new connections, waiting for open ones");
+        tracing::info!("draining: no new connections, open ones may finish");
         self.state.drain();
-        let log = self.log;
+        self.stop.relay.cancel();
+        let (relay, capture, log) = (self.relay, self.capture, self.log);
+        if let Some(Err(error)) = blocking(move || relay.map_or(Ok(()), RelayHandle::join)).await {
+            tracing::error!("{error}");
+        }
+        // After the relay: what its last clients committed should still be recorded where possible.
+        self.stop.capture.cancel();
+        blocking(move || capture.map(CaptureHandle::join)).await;
         // Waits for the commit thread's last sync.
-        let _ = tokio::task::spawn_blocking(move || log.close()).await;
-        self.stop_http.cancel();
-        let _ = self.http.await;
+        blocking(move || log.close()).await;
+        self.stop.http.cancel();
+        if let Err(error) = self.http.await {
+            tracing::error!(%error, "the HTTP endpoint failed");
+        }
         tracing::info!("stopped: the log is closed");
     }
 }
 
-async fn open_log(config: &Config) -> Result<Arc<Log>, Failure> {
-    let options = LogOptions {
-        basename: config.binlog.log_bin.clone(),
-        max_binlog_size: config.binlog.max_binlog_size,
-        checksum: match config.binlog.binlog_checksum {
-            Checksum::Crc32 => ChecksumAlgorithm::Crc32,
-            Checksum::None => ChecksumAlgorithm::None,
-        },
-        ..LogOptions::new(&config.binlog.dir, config.server_id)
-    };
+/// Waits for something that blocks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.inspect_err(|error| tracing::error!(%error, "a part failed while it stopped")).ok()
+}
+
+async fn open_log(config: &Config, metrics: BinlogMetrics) -> Result<Arc<Log>, Failure> {
+    let options = build::log_options(config, metrics);
+    let dir = config.binlog.dir.display();
     // Recovery reads the last file: not on an async thread.
     let opened = tokio::task::spawn_blocking(|| Log::open(options)).await;
-    let log = opened.map_err(Failure::fault)?.map_err(|error| {
-        Failure::fault(format!("cannot open the log in {}: {error}", config.binlog.dir.display()))
-    })?;
-    tracing::info!(dir = %config.binlog.dir.display(), "the log is open");
+    let log = opened
+        .map_err(Failure::fault)?
+        .map_err(|error| Failure::fault(format!("cannot open the log in {dir}: {error}")))?;
+    let (end, files) = (log.end(), log.files().len());
+    tracing::info!(%dir, files, file = end.file, position = end.position, "the log is open");
     Ok(Arc::new(log))
+}
+
+fn start_relay(
+    config: &Config,
+    upstream: &Arc<Upstream>,
+    metrics: &RelayMetrics,
+    stop: &Stop,
+) -> Result<Option<RelayHandle>, Failure> {
+    let Some(listen) = config.source.listen else {
+        return Ok(None);
+    };
+    let options = build::relay_options(config, listen);
+    let started = relay::start(&options, upstream, metrics, stop.relay.clone());
+    let relay = started.map_err(|error| {
+        Failure::fault(format!("cannot start the relay on source.listen {listen}: {error}"))
+    })?;
+    tracing::info!(address = %relay.local_addr(), "the relay is listening");
+    Ok(Some(relay))
+}
+
+fn start_capture(
+    config: &Config,
+    log: &Arc<Log>,
+    upstream: &Arc<Upstream>,
+    families: &SourceFamilies,
+    stop: &Stop,
+) -> Result<Option<CaptureHandle>, Failure> {
+    let Some(capture) = &config.source.capture else {
+        return Ok(None);
+    };
+    let options = build::capture_options(config, capture);
+    let metrics = families.of(&config.source.name);
+    let stop = stop.capture.clone();
+    let started = capture::start(options, Arc::clone(log), Arc::clone(upstream), metrics, stop);
+    started.map(Some).map_err(|error| Failure::fault(format!("cannot start capture: {error}")))
+}
+
+async fn start_http(
+    config: &Config,
+    registry: Arc<Registry>,
+    state: Arc<State>,
+    stop: &Stop,
+) -> Result<JoinHandle<()>, Failure> {
+    let wanted = config.http.listen;
+    let cannot = |error| Failure::fault(format!("cannot listen on http.listen {wanted}: {error}"));
+    let endpoint = Endpoint::bind(wanted).await.map_err(cannot)?;
+    let address = endpoint.local_addr().map_err(cannot)?;
+    tracing::info!(%address, "http is listening");
+    Ok(tokio::spawn(endpoint.serve(registry, state, stop.http.clone())))
 }
 
 fn warn_of(config: &Config) {

@@ -47,6 +47,8 @@ pub enum Part {
 
 /// What the endpoint shows besides metrics.
 pub trait Health: Send + Sync + 'static {
+    /// Brings gauges up to date before they are read.
+    fn refresh_metrics(&self) {}
     /// The status document, as JSON.
     fn status(&self) -> String;
     /// The status page, as HTML without external parts.

@@ -37,7 +37,10 @@ pub(super) fn respond<B: Body>(
     match request.uri().path() {
         "/" => answer(StatusCode::OK, HTML, health.page()),
         "/status" => answer(StatusCode::OK, JSON, health.status()),
-        "/metrics" => metrics(registry),
+        "/metrics" => {
+            health.refresh_metrics();
+            metrics(registry)
+        }
         "/livez" => answer(StatusCode::OK, PLAIN, "ok\n"),
         "/readyz" => readiness(health, &[Part::Relay, Part::Serve]),
         "/readyz/relay" => readiness(health, &[Part::Relay]),

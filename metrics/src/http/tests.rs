@@ -34,7 +34,7 @@ struct Server {
 
 async fn start(relay: Result<(), String>) -> Server {
     let registry = Arc::new(Registry::new());
-    ProcessMetrics::new(&registry, "1.2.3").unwrap();
+    ProcessMetrics::register(&registry, "1.2.3").unwrap();
     let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = endpoint.local_addr().unwrap();
     let stop = CancellationToken::new();

@@ -6,7 +6,8 @@ use super::Finding;
 use super::disk::Disk;
 use super::grants;
 use super::probe::Facts;
-use crate::config::{Binlog, Config, Start};
+use crate::capture::StartPosition;
+use crate::config::{Binlog, Config};
 
 /// Below a day, a weekend without Spillway loses history.
 const SHORT_RETENTION: f64 = 86_400.0;
@@ -168,7 +169,7 @@ fn retention(facts: &Facts) -> Finding {
 }
 
 /// How much recording will fetch at first.
-pub(super) fn history(facts: &Facts, start: &Start, disk: Option<&Disk>) -> Vec<Finding> {
+pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>) -> Vec<Finding> {
     let files = match &facts.binlogs {
         Ok(files) => files,
         Err(message) => {
@@ -182,11 +183,11 @@ pub(super) fn history(facts: &Facts, start: &Start, disk: Option<&Disk>) -> Vec<
     }
     let bytes: u64 = files.iter().map(|(_, size)| size).sum();
     match start {
-        Start::Current => vec![Finding::ok("start = \"current\": history is not fetched")],
-        Start::Gtid(position) => {
-            vec![Finding::ok(format!("start = \"{position}\": recording begins after it"))]
+        StartPosition::Current => vec![Finding::ok("start = \"current\": history is not fetched")],
+        StartPosition::Gtid(_) => {
+            vec![Finding::ok("start is a GTID position: recording begins after it")]
         }
-        Start::Oldest => vec![oldest(files, bytes, disk.map(|disk| disk.free))],
+        StartPosition::Oldest => vec![oldest(files, bytes, disk.map(|disk| disk.free))],
     }
 }
 

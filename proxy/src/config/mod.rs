@@ -29,7 +29,7 @@ pub use http::Http;
 pub use log::{Log, LogFormat, LogLevel};
 pub use password::{Password, Secret};
 pub use replicas::{Credential, Privilege, Replicas, User};
-pub use source::{Capture, Source, Start};
+pub use source::{Capture, Source};
 
 use fault::Fault;
 use key::{Described, Key};

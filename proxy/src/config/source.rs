@@ -2,8 +2,7 @@
 
 use std::net::SocketAddr;
 
-use toml::de::DeValue;
-
+use crate::capture::StartPosition;
 use crate::source::ServerAddress;
 
 use super::fault::Fault;
@@ -88,14 +87,14 @@ const PASSWORD_FILE: Key<String> = Key {
     parse: value::text,
 };
 
-const START: Key<Start> = Key {
+const START: Key<StartPosition> = Key {
     name: "start",
     meaning: "Where recording begins when the log is empty: the upstream's oldest binlog, now, or after a GTID position.",
     allowed: "\"oldest\", \"current\" or a GTID position such as \"0-1-100\"",
     default: Some("\"oldest\""),
     reload: false,
     secret: false,
-    parse: Start::parse,
+    parse: |value| value.as_str()?.parse().ok().filter(is_one_a_domain),
 };
 
 const MAX_CONNECTIONS: Key<u32> = Key {
@@ -206,46 +205,17 @@ pub struct Capture {
     /// Its password.
     pub password: Password,
     /// Where recording begins when the log is empty.
-    pub start: Start,
+    pub start: StartPosition,
 }
 
-/// Where recording begins when the log is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// At the upstream's oldest binlog file.
-    Oldest,
-    /// At the upstream's present position.
-    Current,
-    /// After this GTID position, in the upstream's notation.
-    Gtid(String),
-}
-
-impl Start {
-    fn parse(value: &DeValue<'_>) -> Option<Self> {
-        match value.as_str()? {
-            "oldest" => Some(Self::Oldest),
-            "current" => Some(Self::Current),
-            text => is_gtid_position(text).then(|| Self::Gtid(text.to_owned())),
-        }
-    }
-}
-
-/// `domain-server-sequence`, separated by commas, no domain twice.
-fn is_gtid_position(text: &str) -> bool {
-    let mut domains = Vec::new();
-    text.split(',').all(|gtid| {
-        let mut parts = gtid.trim().split('-');
-        let domain = parts.next().and_then(|part| part.parse::<u32>().ok());
-        let server = parts.next().and_then(|part| part.parse::<u32>().ok());
-        let sequence = parts.next().and_then(|part| part.parse::<u64>().ok());
-        let fresh = !domains.contains(&domain);
-        domains.push(domain);
-        fresh
-            && domain.is_some()
-            && server.is_some()
-            && sequence.is_some()
-            && parts.next().is_none()
-    })
+/// MariaDB takes one GTID a domain.
+fn is_one_a_domain(start: &StartPosition) -> bool {
+    let StartPosition::Gtid(list) = start else {
+        return true;
+    };
+    let mut domains: Vec<_> = list.iter().map(|gtid| gtid.domain).collect();
+    domains.sort_unstable();
+    domains.windows(2).all(|pair| pair.first() != pair.last())
 }
 
 fn is_name(name: &str) -> bool {
@@ -286,7 +256,7 @@ fn only_server(section: &Section<'_>, servers: Vec<ServerAddress>) -> Result<Ser
 struct Account {
     user: Option<String>,
     password: Option<Password>,
-    start: Start,
+    start: StartPosition,
 }
 
 fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::capture::StartPosition;
 
 const SMALLEST: &str =
     "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
@@ -37,7 +38,7 @@ fn the_smallest_file_takes_every_default() {
     assert_eq!(config.source.listen, None);
     assert_eq!(config.source.max_connections, 1024);
     let capture = config.source.capture.unwrap();
-    assert_eq!((capture.user.as_str(), capture.start), ("u", Start::Oldest));
+    assert_eq!((capture.user.as_str(), capture.start), ("u", StartPosition::Oldest));
     assert_eq!(capture.password, Password::Given(Secret::new("")));
     assert_eq!(config.binlog.dir, PathBuf::from("spillway-data"));
     assert_eq!(config.binlog.log_bin, "binlog");
@@ -82,7 +83,7 @@ fn values_are_read_as_written() {
     .unwrap();
     assert_eq!((config.server_id, config.source.max_connections), (16, 7));
     let capture = config.source.capture.unwrap();
-    assert_eq!(capture.start, Start::Gtid("0-1-100,1-2-3".into()));
+    assert_eq!(capture.start, "0-1-100,1-2-3".parse().unwrap());
     assert_eq!(capture.password, Password::Given(Secret::new(std::env::var("PATH").unwrap())));
     assert_eq!(config.binlog.binlog_row_event_max_size, 8192);
     assert_eq!(config.binlog.max_binlog_cache_size, Some(2 << 30));

@@ -8,7 +8,9 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use spillway_binlog::Log;
 use spillway_binlog::gtid::mariadb::print_list;
+use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::{Health, Part};
+use spillway_metrics::relay::RelayMetrics;
 
 use super::document::{self, Binlog, Capture, Document, LogState, Relay, ReplicaPort, Source};
 use super::page;
@@ -29,8 +31,12 @@ pub struct State {
     pub dir: String,
     /// The apps' port, if there is one.
     pub relay: Option<SocketAddr>,
+    /// Counts its connections.
+    pub relay_metrics: RelayMetrics,
     /// The replica port.
     pub replicas: SocketAddr,
+    /// The log's gauges.
+    pub metrics: BinlogMetrics,
     /// Set once the process drains.
     pub draining: AtomicBool,
 }
@@ -56,9 +62,14 @@ impl State {
             name: self.upstream.name().to_owned(),
             server: self.upstream.address().to_string(),
             server_version: self.upstream.greeting().map(|greeting| greeting.version.clone()),
-            relay: self.relay.map(|listen| Relay { listen: listen.to_string(), connections: 0 }),
+            relay: self.relay.map(|listen| self.relay(listen)),
             capture: self.capture(),
         }
+    }
+
+    fn relay(&self, listen: SocketAddr) -> Relay {
+        let connections = self.relay_metrics.open_connections(self.upstream.name());
+        Relay { listen: listen.to_string(), connections }
     }
 
     fn capture(&self) -> Capture {
@@ -103,6 +114,13 @@ impl State {
 }
 
 impl Health for State {
+    fn refresh_metrics(&self) {
+        let health = self.log.health();
+        let latched = matches!(health, spillway_binlog::Health::Latched(_));
+        let size = self.log.files().iter().map(|file| file.size).sum();
+        self.metrics.set_state(size, latched, health == spillway_binlog::Health::DiskFull);
+    }
+
     fn status(&self) -> String {
         // Plain data with string keys: it always has a JSON form.
         serde_json::to_string_pretty(&self.document()).unwrap_or_default()

@@ -114,15 +114,15 @@ fn space(free: u64, has_log: bool) -> Disk {
 
 #[test]
 fn history_says_how_much_will_be_fetched() {
-    let found = history(&sound(), &Start::Oldest, Some(&space(1 << 40, false)));
+    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 40, false)));
     let expected = "start = \"oldest\" will fetch 2 files from mbin.000003 on, 4.0 MiB in all";
     assert_eq!(found, [Finding::ok(expected)]);
-    let found = history(&sound(), &Start::Oldest, Some(&space(1 << 20, false)));
+    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, false)));
     assert!(found.iter().all(|finding| finding.level == Level::Fault), "{found:?}");
-    let found = history(&sound(), &Start::Oldest, Some(&space(1 << 20, true)));
+    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, true)));
     assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
     let refused = Facts { binlogs: Err("no".into()), ..sound() };
-    let found = history(&refused, &Start::Current, None);
+    let found = history(&refused, &StartPosition::Current, None);
     assert_eq!(found, [Finding::fault("SHOW BINARY LOGS is refused: no")]);
 }
 

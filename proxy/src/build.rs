@@ -1,0 +1,75 @@
+//! From the configuration to the options of the parts: one function a part.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillway_binlog::event::ChecksumAlgorithm;
+use spillway_binlog::{CommitObserver, LogOptions};
+use spillway_metrics::binlog::BinlogMetrics;
+
+use crate::capture::{CaptureOptions, Credentials};
+use crate::config::{Capture, Checksum, Config};
+use crate::relay::RelayOptions;
+
+/// The log's.
+pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions {
+    LogOptions {
+        basename: config.binlog.log_bin.clone(),
+        max_binlog_size: config.binlog.max_binlog_size,
+        checksum: checksum(config),
+        observer: Arc::new(Observer(metrics)),
+        ..LogOptions::new(&config.binlog.dir, config.server_id)
+    }
+}
+
+/// The relay's.
+pub(crate) fn relay_options(config: &Config, listen: SocketAddr) -> RelayOptions {
+    let max_connections = usize::try_from(config.source.max_connections);
+    RelayOptions {
+        max_connections: max_connections.unwrap_or(usize::MAX),
+        ..RelayOptions::new(listen)
+    }
+}
+
+/// Capture's.
+pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOptions {
+    let password = capture.password.clone();
+    let read = move || match password.read() {
+        Ok(secret) => Ok(secret.expose().to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    let row_event_max_size = usize::try_from(config.binlog.binlog_row_event_max_size);
+    CaptureOptions {
+        server_id: config.server_id,
+        credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
+        start: capture.start.clone(),
+        // At most 1 GiB, which fits everywhere.
+        row_event_max_size: row_event_max_size.unwrap_or(usize::MAX),
+        max_cache_size: config.binlog.max_binlog_cache_size,
+    }
+}
+
+fn checksum(config: &Config) -> ChecksumAlgorithm {
+    match config.binlog.binlog_checksum {
+        Checksum::Crc32 => ChecksumAlgorithm::Crc32,
+        Checksum::None => ChecksumAlgorithm::None,
+    }
+}
+
+/// The commit thread's news, as metrics.
+struct Observer(BinlogMetrics);
+
+impl CommitObserver for Observer {
+    fn committed(&self, transactions: u64, bytes: u64) {
+        self.0.committed(transactions, bytes);
+    }
+
+    fn synced(&self, took: Duration) {
+        self.0.synced(took);
+    }
+
+    fn file_opened(&self) {
+        self.0.file_created();
+    }
+}

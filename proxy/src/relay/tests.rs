@@ -268,9 +268,9 @@ fn upstream_that_is_no_server_is_named() {
 fn one_client_too_many_is_told_with_an_sqlstate() {
     let (upstream, address) = listener();
     let rig = Rig::new(&address, |options| options.max_connections = 1);
-    let (client, _server) = rig.session(&upstream);
+    let session = rig.session(&upstream);
     assert_eq!(refusal_of(&rig), ErrPacket::new(1040, b"08004", "Too many connections"));
-    drop(client);
+    drop(session);
     rig.wait_for(r#"spillway_relay_connections{source="main"} 0"#);
     rig.session(&upstream);
 }
@@ -468,7 +468,7 @@ fn slow_reader_stops_only_its_own_upstream() {
     let rows = 64 << 20;
     let sender = thread::spawn(move || {
         slow_server.send(1, &[1]);
-        slow_server.send(2, &vec![b'd'; 30]);
+        slow_server.send(2, &[b'd'; 30]);
         slow_server.send(3, &EofPacket { warnings: 0, status: 2 }.encode());
         let next = {
             let mut bytes = Vec::new();

@@ -1,0 +1,157 @@
+//! COM_BINLOG_DUMP: a client's connection, once it asked for the binlog. Reads the log through a cursor, filters, frames,
+//! writes; waits at the end. What it holds in memory is one batch of small events, however slow the client.
+
+mod error;
+mod filter;
+mod frames;
+mod opening;
+mod request;
+mod stream;
+mod substitute;
+mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use spillway_binlog::FileInfo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::registry::DumpProgress;
+use super::session::Session;
+use error::DumpError;
+use opening::Opening;
+use request::DumpRequest;
+use stream::Stream;
+use wire::Wire;
+
+const STATE_SENDING: &str = "Sending binlog event to slave";
+const STATE_WAITING: &str = "Master has sent all binlog to slave; waiting for more updates";
+
+/// Why a dump ends.
+#[derive(Debug)]
+enum Stop {
+    /// The client has what it asked for.
+    Eof,
+    /// The client is gone, or can be told nothing: a packet is half written.
+    Closed,
+    /// KILL, or Spillway stops.
+    Ended,
+    Failed(DumpError),
+}
+
+impl From<DumpError> for Stop {
+    fn from(error: DumpError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Serves one dump until the client goes, the connection is ended, or the client has what it asked for.
+pub(super) async fn serve<S>(session: &Session, socket: S, packet: &[u8])
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut wire = Wire::new(Arc::clone(&session.connection), socket);
+    let result = match DumpRequest::parse(packet, |name| session.user_variable(name)) {
+        Ok(request) => {
+            wire.set_semi_sync(request.semi_sync);
+            run(session, &mut wire, request).await
+        }
+        Err(error) => Err(error.into()),
+    };
+    let stop = match result {
+        Ok(()) => Stop::Eof,
+        Err(stop) => stop,
+    };
+    report(session, &stop);
+    wire.finish(stop).await;
+}
+
+async fn run<S>(session: &Session, wire: &mut Wire<S>, request: DumpRequest) -> Result<(), Stop>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let connection = &session.connection;
+    let progress = session.service.connections.start_dump(connection, request.server_id);
+    let replica = session.service.metrics.replica_connected(
+        request.server_id,
+        &connection.activity().user,
+        &connection.peer.to_canonical().to_string(),
+    );
+    set_state(session, STATE_SENDING);
+    tracing::info!(
+        connection = connection.id,
+        server_id = request.server_id,
+        start = ?request.start,
+        "binlog dump starts"
+    );
+    wait_for_first_file(session, wire, request.non_block).await?;
+    let opening = open(session, &request).await?;
+    let mut stream = Stream::open(session, wire, request, progress, replica, opening).await?;
+    loop {
+        stream.step(wire).await?;
+    }
+}
+
+fn set_state(session: &Session, state: &'static str) {
+    session.connection.set_activity(|activity| {
+        activity.command = "Binlog Dump";
+        activity.state = state;
+        activity.info = None;
+    });
+}
+
+/// While the log has no file there is nothing to open; the client waits for as long as it has patience.
+async fn wait_for_first_file<S>(
+    session: &Session,
+    wire: &mut Wire<S>,
+    non_block: bool,
+) -> Result<(), Stop>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let log = &session.service.log;
+    loop {
+        let end = log.end();
+        if end.file != 0 {
+            return Ok(());
+        }
+        if non_block {
+            return Err(Stop::Eof);
+        }
+        tokio::select! {
+            now = log.changed(end) => if now == end { return Err(Stop::Ended) },
+            stop = wire.gone() => return Err(stop),
+        }
+    }
+}
+
+/// Opening reads the file up to the client's position, so it is not done on a thread that serves others.
+async fn open(session: &Session, request: &DumpRequest) -> Result<Opening, Stop> {
+    let (log, request) = (Arc::clone(&session.service.log), request.clone());
+    let opening = tokio::task::spawn_blocking(move || opening::open(&log, &request)).await;
+    Ok(opening.map_err(|_| Stop::Closed)??)
+}
+
+fn report(session: &Session, stop: &Stop) {
+    let connection = session.connection.id;
+    match stop {
+        Stop::Failed(error) => {
+            session.service.metrics.dump_failed(error.reason());
+            tracing::warn!(connection, %error, "binlog dump ends with an error");
+        }
+        Stop::Eof | Stop::Closed | Stop::Ended => {
+            tracing::info!(connection, end = ?stop, "binlog dump ends");
+        }
+    }
+}
+
+/// Bytes of the log that a dump has not sent.
+pub(super) fn lag_bytes(files: &[FileInfo], dump: &DumpProgress) -> u64 {
+    let (file, position) = (dump.file.load(Relaxed), dump.position.load(Relaxed));
+    let behind = files.iter().filter(|info| info.number > file).map(|info| info.size).sum::<u64>();
+    let here = files.iter().find(|info| info.number == file);
+    behind + here.map_or(0, |info| info.size.saturating_sub(position))
+}
+
+#[cfg(test)]
+mod tests;

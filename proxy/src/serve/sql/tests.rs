@@ -1,0 +1,1 @@
+//! Statements from end to end.

@@ -21,7 +21,7 @@ impl File {
             post_header_lengths: vec![0; 171],
             checksum: ChecksumAlgorithm::Crc32,
         };
-        let len = format.to_event(1, 1, 0).len() as u32;
+        let len = u32::try_from(format.to_event(1, 1, 0).len()).unwrap();
         let mut file = Self { bytes: b"\xfebin".to_vec(), positions: vec![4] };
         file.bytes.extend(format.to_event(1, 1, 4 + len));
         file.push(EventType::GTID_LIST, &gtid_list::body(list, 0));
@@ -31,7 +31,7 @@ impl File {
     fn push(&mut self, event_type: EventType, body: &[u8]) -> &mut Self {
         let start = self.bytes.len();
         self.positions.push(start as u64);
-        let end = (start + EventHeader::LEN + body.len() + 4) as u32;
+        let end = u32::try_from(start + EventHeader::LEN + body.len() + 4).unwrap();
         let header = EventHeader {
             timestamp: 1_700_000_000,
             event_type,

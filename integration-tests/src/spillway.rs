@@ -59,11 +59,7 @@ impl Config {
             .set("[replicas]", "listen", &listen())
             .set("[[replicas.user]]", "name", &text(REPLICA_USER.0))
             .set("[[replicas.user]]", "password", &text(REPLICA_USER.1))
-            .set(
-                "[[replicas.user]]",
-                "privileges",
-                "[\"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"SELECT\"]",
-            )
+            .set("[[replicas.user]]", "privileges", "[\"REPLICATION SLAVE\", \"BINLOG MONITOR\"]")
             .set("[http]", "listen", &listen());
         config
     }

@@ -4,13 +4,17 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// How long a condition may take before the test fails. Generous: it is a safety net, not a measurement.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+/// `$SPILLWAY_TEST_DEADLINE` sets another number of seconds.
+pub fn deadline() -> Duration {
+    let seconds = std::env::var("SPILLWAY_TEST_DEADLINE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(120))
+}
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Polls `probe` until it gives a value; panics with `what` after [`DEADLINE`].
+/// Polls `probe` until it gives a value; panics with `what` after [`deadline`].
 pub fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
-    until_within(DEADLINE, what, probe)
+    until_within(deadline(), what, probe)
 }
 
 /// As [`until`], with another deadline.
@@ -27,15 +31,15 @@ pub fn until_within<T>(deadline: Duration, what: &str, mut probe: impl FnMut() -
 
 /// Polls `probe` until it gives `wanted`; on failure the message shows the last value seen.
 pub fn until_equal<T: PartialEq + Debug>(what: &str, wanted: &T, mut probe: impl FnMut() -> T) {
-    let begin = Instant::now();
+    let (begin, deadline) = (Instant::now(), deadline());
     loop {
         let seen = probe();
         if seen == *wanted {
             return;
         }
         assert!(
-            begin.elapsed() < DEADLINE,
-            "waited {DEADLINE:?} in vain until {what}: wanted {wanted:?}, last seen {seen:?}"
+            begin.elapsed() < deadline,
+            "waited {deadline:?} in vain until {what}: wanted {wanted:?}, last seen {seen:?}"
         );
         std::thread::sleep(PAUSE);
     }

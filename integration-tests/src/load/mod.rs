@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::run_dir::temp_dir;
 use crate::servers::APP_USER;
-use crate::wait::DEADLINE;
+use crate::wait::deadline;
 use rng::Rng;
 
 /// The schema the load works in.
@@ -199,7 +199,7 @@ impl Worker {
                 Ok(conn) => return conn,
                 Err(error) => error,
             };
-            let patient = self.plan.disturbed && begin.elapsed() < DEADLINE;
+            let patient = self.plan.disturbed && begin.elapsed() < deadline();
             assert!(patient, "worker {} cannot connect: {error}", self.id);
             tokio::time::sleep(PAUSE).await;
         }

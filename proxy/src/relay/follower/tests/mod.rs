@@ -1,5 +1,7 @@
 //! Tests of the follower: scripted exchanges for each kind of reply, the same in any split, and sessions recorded from servers.
 
+mod recorded;
+
 use proptest::prelude::*;
 
 use super::*;

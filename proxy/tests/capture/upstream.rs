@@ -1,0 +1,250 @@
+//! A scripted upstream: says what a MariaDB 10.11 says up to the dump, then sends the events of its script.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use spillway::source::ServerAddress;
+use spillway::wire::handshake::ServerGreeting;
+use spillway::wire::packet::put_packet;
+use spillway::wire::reply::ErrPacket;
+use spillway_binlog::event::{
+    ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control, gtid_list,
+};
+
+/// What one session does.
+#[derive(Clone)]
+pub struct Script {
+    dump: Dump,
+    close: bool,
+}
+
+#[derive(Clone)]
+enum Dump {
+    Events(Vec<Vec<u8>>),
+    Error(u16, String),
+    Garbage(Vec<u8>),
+}
+
+impl Script {
+    /// Sends these events, then nothing more.
+    pub fn oldest(events: Vec<Vec<u8>>) -> Self {
+        Self { dump: Dump::Events(events), close: false }
+    }
+
+    /// Closes the connection after the last event.
+    pub fn then_close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    /// Answers the dump with an error.
+    pub fn error(code: u16, text: &str) -> Self {
+        Self { dump: Dump::Error(code, text.to_owned()), close: true }
+    }
+
+    /// Sends these bytes instead of a greeting.
+    pub fn garbage(bytes: &[u8]) -> Self {
+        Self { dump: Dump::Garbage(bytes.to_vec()), close: true }
+    }
+}
+
+/// What a session asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// `@slave_connect_state`.
+    pub connect_state: Option<String>,
+}
+
+/// Listens until dropped; the nth connection gets the nth script, later ones the last.
+pub struct FakeUpstream {
+    address: SocketAddr,
+    sessions: Arc<Mutex<Vec<Session>>>,
+}
+
+impl FakeUpstream {
+    pub fn start(scripts: Vec<Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let sessions = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&sessions);
+        thread::spawn(move || serve(&listener, &scripts, &all));
+        Self { address, sessions }
+    }
+
+    /// An address where nobody listens any more.
+    pub fn absent() -> Self {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Self { address, sessions: Arc::default() }
+    }
+
+    pub fn address(&self) -> ServerAddress {
+        self.address.to_string().parse().unwrap()
+    }
+
+    /// The sessions that came as far as a dump, in order.
+    pub fn sessions(&self) -> Vec<Session> {
+        self.sessions.lock().unwrap().clone()
+    }
+}
+
+fn serve(listener: &TcpListener, scripts: &[Script], sessions: &Mutex<Vec<Session>>) {
+    for (number, stream) in listener.incoming().enumerate() {
+        let script = scripts.get(number).or(scripts.last()).unwrap();
+        // A capture that is stopped closes its end: nothing to report.
+        let _ended = session(stream.unwrap(), script, sessions);
+    }
+}
+
+fn session(
+    mut stream: TcpStream,
+    script: &Script,
+    sessions: &Mutex<Vec<Session>>,
+) -> io::Result<()> {
+    if let Dump::Garbage(bytes) = &script.dump {
+        return stream.write_all(bytes);
+    }
+    send(&mut stream, 0, &greeting())?;
+    receive(&mut stream)?;
+    send(&mut stream, 2, &ok())?;
+    let mut asked = Session::default();
+    loop {
+        let command = receive(&mut stream)?;
+        match command.split_first() {
+            Some((0x03, sql)) => answer(&mut stream, &String::from_utf8_lossy(sql), &mut asked)?,
+            Some((0x12, _)) => break,
+            _ => send(&mut stream, 1, &ok())?,
+        }
+    }
+    sessions.lock().unwrap().push(asked);
+    dump(&mut stream, script)
+}
+
+fn dump(stream: &mut TcpStream, script: &Script) -> io::Result<()> {
+    let mut sequence = 1;
+    match &script.dump {
+        Dump::Events(events) => {
+            for event in events {
+                let mut bytes = Vec::new();
+                sequence = put_packet(&mut bytes, sequence, &[&[0], event.as_slice()].concat());
+                stream.write_all(&bytes)?;
+            }
+        }
+        Dump::Error(code, text) => {
+            send(stream, sequence, &ErrPacket::new(*code, b"HY000", text.as_str()).encode())?;
+        }
+        Dump::Garbage(_) => {}
+    }
+    if !script.close {
+        // Until the other side goes.
+        stream.read_to_end(&mut Vec::new())?;
+    }
+    Ok(())
+}
+
+fn answer(stream: &mut TcpStream, sql: &str, asked: &mut Session) -> io::Result<()> {
+    if let Some(state) = sql.strip_prefix("SET @slave_connect_state = ") {
+        asked.connect_state = Some(state.trim_matches('\'').to_owned());
+    }
+    let row: &[&str] = match sql {
+        "SELECT @@version" => &["10.11.19-MariaDB-log"],
+        "SELECT @@log_bin, @@binlog_format, @@server_id" => &["1", "ROW", "1"],
+        "SHOW BINARY LOGS" => &["mbin.000001", "1000"],
+        "SELECT @master_binlog_checksum" => &["CRC32"],
+        _ => return send(stream, 1, &ok()),
+    };
+    let columns = u8::try_from(row.len()).unwrap();
+    let mut packets = vec![vec![columns]];
+    packets.extend(row.iter().map(|_| b"\x03def".to_vec()));
+    packets.push(eof());
+    let value = |text: &&str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    packets.push(row.iter().flat_map(value).collect());
+    packets.push(eof());
+    for (sequence, packet) in packets.iter().enumerate() {
+        send(stream, u8::try_from(sequence + 1).unwrap(), packet)?;
+    }
+    Ok(())
+}
+
+fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    put_packet(&mut bytes, sequence, payload);
+    stream.write_all(&bytes)
+}
+
+fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut header = [0; 4];
+    stream.read_exact(&mut header)?;
+    let length = u32::from_le_bytes([header[0], header[1], header[2], 0]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload)?;
+    Ok(payload)
+}
+
+fn ok() -> Vec<u8> {
+    vec![0, 0, 0, 2, 0, 0, 0]
+}
+
+fn eof() -> Vec<u8> {
+    vec![0xfe, 0, 0, 2, 0]
+}
+
+fn greeting() -> Vec<u8> {
+    ServerGreeting {
+        version: "5.5.5-10.11.19-MariaDB-log".into(),
+        thread_id: 7,
+        salt: vec![b'a'; 20],
+        capabilities: 0x81ff_f7fe,
+        charset: 8,
+        status: 2,
+        auth_plugin: "mysql_native_password".into(),
+    }
+    .encode()
+}
+
+/// An event of server 1 with a checksum.
+pub fn event(event_type: u8, body: &[u8]) -> Vec<u8> {
+    let header = EventHeader {
+        timestamp: 1_700_000_000,
+        event_type: EventType(event_type),
+        server_id: 1,
+        event_size: 0,
+        end_position: 0,
+        flags: 0,
+    };
+    control::event(header, body, ChecksumAlgorithm::Crc32)
+}
+
+/// `0-1-sequence`: a Gtid event and an Xid.
+pub fn xid_transaction(sequence: u64) -> Vec<Vec<u8>> {
+    let mut gtid = sequence.to_le_bytes().to_vec();
+    gtid.extend_from_slice(&[0, 0, 0, 0, 0x0c, 0, 0, 0, 0, 0, 0]);
+    vec![event(162, &gtid), event(16, &sequence.to_le_bytes())]
+}
+
+/// Three header events, then the transactions' events.
+pub fn events(transactions: &[&Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
+    let mut all = header_events();
+    all.extend(transactions.iter().flat_map(|events| events.iter().cloned()));
+    all
+}
+
+fn header_events() -> Vec<Vec<u8>> {
+    let rotate = control::artificial(EventType::ROTATE, 1, 0);
+    let rotate_body = control::rotate_body(4, "mbin.000001");
+    let mut post_header_lengths = vec![0; 171];
+    post_header_lengths[18] = 8;
+    post_header_lengths[22..25].fill(8);
+    let format = FormatDescription {
+        server_version: "10.11.19-MariaDB-log".into(),
+        created: 0,
+        post_header_lengths,
+        checksum: ChecksumAlgorithm::Crc32,
+    };
+    vec![
+        control::event(rotate, &rotate_body, ChecksumAlgorithm::Crc32),
+        format.to_event(1_700_000_000, 1, 256),
+        event(163, &gtid_list::body(&[], 0)),
+    ]
+}

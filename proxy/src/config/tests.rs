@@ -411,3 +411,15 @@ fn docs_config_md_is_current() {
     let stored = std::fs::read_to_string(path).unwrap_or_default();
     assert!(stored == render_docs(), "stale: SPILLWAY_WRITE_DOCS=1 cargo test -p spillway config");
 }
+
+#[test]
+fn every_sample_in_the_repository_is_accepted() {
+    let readme = include_str!("../../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (sample, _) = rest.split_once("```").unwrap();
+    for text in [sample, include_str!("../../../deploy/compose/spillway.toml")] {
+        let config = parse(text).unwrap();
+        assert!(config.source.listen.is_some() && config.source.capture.is_some());
+        assert_eq!(config.replicas.users.len(), 1);
+    }
+}

@@ -162,7 +162,7 @@ fn same_bytes(left: &[u8], right: &[u8]) -> bool {
 }
 
 /// One `[[replicas.user]]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The user's name.
     pub name: String,

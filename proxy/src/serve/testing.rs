@@ -112,6 +112,14 @@ impl Stage {
         stage
     }
 
+    /// A port that gives little time to log in.
+    pub fn impatient() -> Self {
+        let mut stage = Self::begun("");
+        let service = Arc::get_mut(&mut stage.service).unwrap();
+        service.login_deadline = std::time::Duration::from_millis(20);
+        stage
+    }
+
     fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());
         self.service.log.begin(Arc::new(format()), state).wait_durable().unwrap();

@@ -137,3 +137,6 @@ pub fn start(
         .collect::<io::Result<_>>()?;
     Ok(RelayHandle { local_addr, threads })
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,8 +46,8 @@ pub(super) enum Stop {
 pub(super) struct Pump {
     worker: Rc<Worker>,
     seat: Seat,
-    pub(super) client: TcpStream,
-    pub(super) server: ServerStream,
+    client: TcpStream,
+    server: ServerStream,
     up: Lane,
     down: Lane,
     tally: Tally,
@@ -94,6 +94,11 @@ impl Pump {
 
     pub(super) fn follower(&self) -> &Follower {
         &self.tally.follower
+    }
+
+    /// Gives up the upstream; what is left is the client, and its seat to be kept as long as that is open.
+    pub(super) fn into_client(self) -> (TcpStream, Seat) {
+        (self.client, self.seat)
     }
 
     /// Passes bytes until something happens that somebody has to decide about.

@@ -62,6 +62,7 @@ async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, mut greete
         Ok(login) => login,
         Err(refused) => {
             note_refused(&worker, &refused);
+            drop(greeted);
             return login::tell(&mut client, sequence_of_refusal(refused.reason), &refused).await;
         }
     };
@@ -77,7 +78,8 @@ async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, mut greete
         Err((refused, sequence)) => {
             note_refused(&worker, &refused);
             if let Some(sequence) = sequence {
-                login::tell(&mut pump.client, sequence, &refused).await;
+                let (mut client, _seat) = pump.into_client();
+                login::tell(&mut client, sequence, &refused).await;
             }
         }
     }
@@ -150,14 +152,14 @@ async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
                 message,
                 "an upstream connection was lost"
             );
-            tell_lost(&mut pump, CONNECTION_LOST, message).await;
+            tell_lost(pump, CONNECTION_LOST, message).await;
         }
         // Servers too close idle connections without a word when they are stopped (MariaDB 10.11, observed): an error would be
         // taken for the reply to the client's next command.
         Stop::Drained => worker.metrics.aborted(Abort::Shutdown),
         Stop::Cut => {
             worker.metrics.aborted(Abort::Shutdown);
-            tell_lost(&mut pump, SHUTDOWN, "Server shutdown in progress".to_owned()).await;
+            tell_lost(pump, SHUTDOWN, "Server shutdown in progress".to_owned()).await;
         }
         Stop::LoginStep | Stop::LoggedIn | Stop::LoginRefused(_) | Stop::LoginFault(_) => {}
     }
@@ -171,10 +173,11 @@ fn upstream_lost(worker: &Worker) -> String {
 
 /// Tells a client that waits for a reply that there will be none. One that waits for nothing, or is within a packet, could not
 /// read it.
-async fn tell_lost(pump: &mut Pump, code: u16, message: String) {
+async fn tell_lost(pump: Pump, code: u16, message: String) {
     if let Some(sequence) = pump.follower().awaited_sequence() {
         let error = ErrPacket::new(code, LINK_FAILURE, message);
-        refusal::in_reply(&mut pump.client, sequence, &error).await;
+        let (mut client, _seat) = pump.into_client();
+        refusal::in_reply(&mut client, sequence, &error).await;
     }
 }
 

@@ -63,8 +63,11 @@ mod tests {
     fn docs_metrics_md_is_current() {
         let registry = Registry::new();
         let families = Families::register(&registry, "0").unwrap();
-        // A family with labels shows its buckets only once it has a child.
-        families.source.of("main");
+        // A family with labels shows its type and buckets only once it has a child.
+        let shard = families.relay.source("main", &["query"]).shard();
+        shard.command(0);
+        shard.answered(0, std::time::Duration::ZERO);
+        shard.add_bytes(crate::relay::Direction::ToClient, 1);
         let page = render(&registry);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/METRICS.md");
         if std::env::var_os("SPILLWAY_WRITE_DOCS").is_some() {
@@ -73,5 +76,6 @@ mod tests {
         let stored = std::fs::read_to_string(path).unwrap_or_default();
         assert!(stored == page, "stale: SPILLWAY_WRITE_DOCS=1 cargo test -p spillway-metrics docs");
         assert!(page.contains("| `spillway_source_up` | gauge | `source` |"), "{page}");
+        assert!(!page.contains("untyped"), "{page}");
     }
 }

@@ -4,6 +4,7 @@ use crate::Registry;
 use crate::binlog::BinlogMetrics;
 use crate::process::ProcessMetrics;
 use crate::relay::RelayMetrics;
+use crate::serve::ServeMetrics;
 use crate::source::SourceFamilies;
 
 /// All families.
@@ -17,6 +18,8 @@ pub struct Families {
     pub source: SourceFamilies,
     /// The relay.
     pub relay: RelayMetrics,
+    /// The replica port.
+    pub serve: ServeMetrics,
 }
 
 impl Families {
@@ -30,6 +33,7 @@ impl Families {
             binlog: BinlogMetrics::register(registry)?,
             source: SourceFamilies::register(registry)?,
             relay: RelayMetrics::register(registry)?,
+            serve: ServeMetrics::register(registry)?,
         })
     }
 }

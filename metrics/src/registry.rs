@@ -53,28 +53,38 @@ impl Registry {
         Ok(text)
     }
 
-    /// What was registered, by name.
+    /// What was registered, by name. Of a family with labels, the buckets are known once it has a child.
     pub(crate) fn descriptions(&self) -> Vec<Description> {
         let mut all = self.described.lock().unwrap_or_else(PoisonError::into_inner).clone();
         all.sort_by(|one, other| one.name.cmp(&other.name));
+        for family in self.inner.gather() {
+            if let Some(known) = all.iter_mut().find(|known| known.name == family.name()) {
+                known.kind = family.get_field_type();
+                known.buckets = buckets(&family);
+            }
+        }
         all
     }
 }
 
 fn describe(desc: &Desc, families: &[MetricFamily]) -> Description {
     let family = families.iter().find(|family| family.name() == desc.fq_name);
-    let child = family.and_then(|family| family.get_metric().first());
-    let histogram = child
-        .filter(|_| family.is_some_and(|family| family.get_field_type() == MetricType::HISTOGRAM));
-    let buckets = histogram.map(|child| {
-        child.get_histogram().get_bucket().iter().map(|bucket| bucket.upper_bound()).collect()
-    });
     let constant = desc.const_label_pairs.iter().map(|pair| pair.name().to_owned());
     Description {
         name: desc.fq_name.clone(),
         help: desc.help.clone(),
         labels: constant.chain(desc.variable_labels.iter().cloned()).collect(),
         kind: family.map_or(MetricType::UNTYPED, MetricFamily::get_field_type),
-        buckets: buckets.unwrap_or_default(),
+        buckets: Vec::new(),
     }
+}
+
+fn buckets(family: &MetricFamily) -> Vec<f64> {
+    if family.get_field_type() != MetricType::HISTOGRAM {
+        return Vec::new();
+    }
+    let children = family.get_metric();
+    let first = children.first().map(|child| child.get_histogram().get_bucket());
+    let bounds = first.unwrap_or_default().iter().map(|bucket| bucket.upper_bound());
+    bounds.filter(|bound| bound.is_finite()).collect()
 }

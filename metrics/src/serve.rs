@@ -6,8 +6,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{
-    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result as PrometheusResult,
+    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Result as PrometheusResult,
 };
+
+use crate::Registry;
 
 /// The families of the replica port.
 #[derive(Clone, Debug)]
@@ -184,12 +186,10 @@ impl Drop for ReplicaMetrics {
 
 #[cfg(test)]
 mod tests {
-    use prometheus::TextEncoder;
-
     use super::*;
 
     fn text(registry: &Registry) -> String {
-        TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+        String::from_utf8(registry.text().unwrap()).unwrap()
     }
 
     #[test]

@@ -11,6 +11,7 @@ use spillway_metrics::binlog::BinlogMetrics;
 use crate::capture::{CaptureOptions, Credentials};
 use crate::config::{Capture, Checksum, Config};
 use crate::relay::RelayOptions;
+use crate::serve::ServeOptions;
 
 /// The log's.
 pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions {
@@ -20,6 +21,15 @@ pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions
         checksum: checksum(config),
         observer: Arc::new(Observer(metrics)),
         ..LogOptions::new(&config.binlog.dir, config.server_id)
+    }
+}
+
+/// The replica port's.
+pub(crate) fn serve_options(config: &Config) -> ServeOptions {
+    ServeOptions {
+        listen: config.replicas.listen,
+        server_id: config.server_id,
+        accounts: config.replicas.users.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, DEFAULT_PATH};
 use crate::exit::{Failure, Outcome};
-use crate::{check, demo, run, status};
+use crate::{binlog, check, demo, run, status};
 
 /// A replication proxy for MySQL and MariaDB.
 #[derive(Debug, Parser)]
@@ -31,6 +31,9 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// Look at binlog files.
+    #[command(subcommand)]
+    Binlog(binlog::Command),
     /// Show what a running Spillway is doing; exit code 1 when something needs a person.
     Status {
         /// Its HTTP address.
@@ -65,6 +68,7 @@ impl Cli {
             Command::Run(file) => run::run(&file.path, file.load()?),
             Command::Check(file) => check::check(&file.load()?),
             Command::Demo { once, dir } => demo::demo(once, dir),
+            Command::Binlog(command) => command.execute(),
             Command::Status { url, json } => status::command::show(&url, json),
         }
     }

@@ -3,6 +3,7 @@
 //! The binary is a thin shell around this library: `cli` parses, `config` reads the file, `run` builds the parts and drains
 //! them. See ARCHITECTURE.md for how the parts fit.
 
+pub mod binlog;
 mod build;
 pub mod capture;
 pub mod check;

@@ -12,6 +12,7 @@ use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::Endpoint;
 use spillway_metrics::process::ProcessMetrics;
 use spillway_metrics::relay::RelayMetrics;
+use spillway_metrics::serve::ServeMetrics;
 use spillway_metrics::source::SourceFamilies;
 use spillway_metrics::{Families, Registry};
 use tokio::task::JoinHandle;
@@ -22,6 +23,7 @@ use crate::config::Config;
 use crate::exit::{Failure, Outcome};
 use crate::relay::{self, RelayHandle};
 use crate::reload::Reloader;
+use crate::serve::{self, ServeHandle};
 use crate::signals::{Signals, Wanted};
 use crate::source::Upstream;
 use crate::status::State;
@@ -66,6 +68,7 @@ struct Running {
     process: ProcessMetrics,
     state: Arc<State>,
     log: Arc<Log>,
+    serve: ServeHandle,
     relay: Option<RelayHandle>,
     capture: Option<CaptureHandle>,
     http: JoinHandle<()>,
@@ -77,6 +80,7 @@ struct Running {
 struct Stop {
     relay: CancellationToken,
     capture: CancellationToken,
+    serve: CancellationToken,
     http: CancellationToken,
 }
 
@@ -86,12 +90,14 @@ impl Running {
         let families =
             Families::register(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
         count_panics(families.process.clone());
-        warn_of(config);
         let stop = Stop::default();
         let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
 
         let log = open_log(config, families.binlog.clone()).await?;
+        let serve = start_serve(config, &log, &upstream, families.serve, &stop)?;
         let relay = start_relay(config, &upstream, &families.relay, &stop)?;
+        let endpoint = bind_http(config).await?;
+        // Last: from here on there is something to lose.
         let capture = start_capture(config, &log, &upstream, &families.source, &stop)?;
         let state = Arc::new(State {
             server_id: config.server_id,
@@ -99,14 +105,17 @@ impl Running {
             upstream,
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
+            captured: capture.is_some(),
             relay: relay.as_ref().map(RelayHandle::local_addr),
             relay_metrics: families.relay,
-            replicas: config.replicas.listen,
+            serve: serve.local_addr(),
+            replicas: Box::new(serve.replica_source()),
             metrics: families.binlog,
             draining: false.into(),
         });
-        let http = start_http(config, registry, Arc::clone(&state), &stop).await?;
-        Ok(Self { process: families.process, state, log, relay, capture, http, stop })
+        let served = endpoint.serve(registry, Arc::clone(&state) as _, stop.http.clone());
+        let http = tokio::spawn(served);
+        Ok(Self { process: families.process, state, log, serve, relay, capture, http, stop })
     }
 
     /// Ends everything in order; the log is closed with all that was handed to it.
@@ -114,7 +123,7 @@ impl Running {
         tracing::info!("draining: no new connections, open ones may finish");
         self.state.drain();
         self.stop.relay.cancel();
-        let (relay, capture, log) = (self.relay, self.capture, self.log);
+        let Self { relay, capture, log, serve, http, .. } = self;
         if let Some(Err(error)) = blocking(move || relay.map_or(Ok(()), RelayHandle::join)).await {
             tracing::error!("{error}");
         }
@@ -123,8 +132,11 @@ impl Running {
         blocking(move || capture.map(CaptureHandle::join)).await;
         // Waits for the commit thread's last sync.
         blocking(move || log.close()).await;
+        // After the log: replicas may have what was recorded last.
+        self.stop.serve.cancel();
+        blocking(move || serve.join()).await;
         self.stop.http.cancel();
-        if let Err(error) = self.http.await {
+        if let Err(error) = http.await {
             tracing::error!(%error, "the HTTP endpoint failed");
         }
         tracing::info!("stopped: the log is closed");
@@ -148,6 +160,26 @@ async fn open_log(config: &Config, metrics: BinlogMetrics) -> Result<Arc<Log>, F
     let (end, files) = (log.end(), log.files().len());
     tracing::info!(%dir, files, file = end.file, position = end.position, "the log is open");
     Ok(Arc::new(log))
+}
+
+fn start_serve(
+    config: &Config,
+    log: &Arc<Log>,
+    upstream: &Arc<Upstream>,
+    metrics: ServeMetrics,
+    stop: &Stop,
+) -> Result<ServeHandle, Failure> {
+    let options = build::serve_options(config);
+    let listen = options.listen;
+    let stop = stop.serve.clone();
+    let started = serve::start(options, Arc::clone(log), Arc::clone(upstream), metrics, stop);
+    let serve = started.map_err(|error| {
+        Failure::fault(format!(
+            "cannot start the replica port on replicas.listen {listen}: {error}"
+        ))
+    })?;
+    tracing::info!(address = %serve.local_addr(), "the replica port is listening");
+    Ok(serve)
 }
 
 fn start_relay(
@@ -185,24 +217,13 @@ fn start_capture(
     started.map(Some).map_err(|error| Failure::fault(format!("cannot start capture: {error}")))
 }
 
-async fn start_http(
-    config: &Config,
-    registry: Arc<Registry>,
-    state: Arc<State>,
-    stop: &Stop,
-) -> Result<JoinHandle<()>, Failure> {
+async fn bind_http(config: &Config) -> Result<Endpoint, Failure> {
     let wanted = config.http.listen;
     let cannot = |error| Failure::fault(format!("cannot listen on http.listen {wanted}: {error}"));
     let endpoint = Endpoint::bind(wanted).await.map_err(cannot)?;
     let address = endpoint.local_addr().map_err(cannot)?;
     tracing::info!(%address, "http is listening");
-    Ok(tokio::spawn(endpoint.serve(registry, state, stop.http.clone())))
-}
-
-fn warn_of(config: &Config) {
-    if config.replicas.users.is_empty() {
-        tracing::warn!("no [[replicas.user]]: the replica port lets nobody in");
-    }
+    Ok(endpoint)
 }
 
 /// A panic is a fault of ours: it stands in the log and is counted, whichever thread it ends.

@@ -28,7 +28,7 @@ pub use fault::ConfigError;
 pub use http::Http;
 pub use log::{Log, LogFormat, LogLevel};
 pub use password::{Password, Secret};
-pub use replicas::{Credential, Privilege, Replicas, User};
+pub use replicas::Replicas;
 pub use source::{Capture, Source};
 
 use fault::Fault;

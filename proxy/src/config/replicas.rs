@@ -12,6 +12,7 @@ use super::section::{Keys, Section};
 use super::source::read_password;
 use super::unavailable::{REQUIRE_SECURE_TRANSPORT, SSL_CERT, SSL_KEY};
 use super::value;
+use crate::serve::{Account, Privilege, Secret};
 
 const LISTEN: Key<SocketAddr> = Key {
     name: "listen",
@@ -48,7 +49,7 @@ const PASSWORD: Key<Written> = Key {
 
 const PASSWORD_FILE: Key<String> = Key {
     name: "password_file",
-    meaning: "A file whose first line is the password.",
+    meaning: "A file whose first line is the password, read again at every login.",
     allowed: "a path",
     default: None,
     reload: false,
@@ -56,14 +57,14 @@ const PASSWORD_FILE: Key<String> = Key {
     parse: value::text,
 };
 
-const AUTHENTICATION_STRING: Key<String> = Key {
+const AUTHENTICATION_STRING: Key<Secret> = Key {
     name: "authentication_string",
     meaning: "The server's own mysql_native_password verifier, as `SELECT PASSWORD('…')` gives it.",
     allowed: "`*` and 40 hexadecimal digits",
     default: None,
     reload: false,
     secret: true,
-    parse: |value| value::text(value).filter(|text| is_verifier(text)),
+    parse: |value| Secret::from_authentication_string(value.as_str()?).ok(),
 };
 
 const HOSTS: Key<Vec<IpNet>> = Key {
@@ -78,12 +79,14 @@ const HOSTS: Key<Vec<IpNet>> = Key {
 
 const PRIVILEGES: Key<Vec<Privilege>> = Key {
     name: "privileges",
-    meaning: "What the account may do: REPLICATION SLAVE reads the log, BINLOG MONITOR sees its state.",
-    allowed: "a list of \"REPLICATION SLAVE\", \"BINLOG MONITOR\"",
+    meaning: "What the account may do: REPLICATION SLAVE reads the log, BINLOG MONITOR sees its state, CONNECTION ADMIN \
+              may KILL. The others are accepted for accounts copied from a server.",
+    allowed: "a list of \"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"BINLOG ADMIN\", \"CONNECTION ADMIN\", \
+              \"REPLICATION SLAVE ADMIN\", \"SELECT\"",
     default: Some("[\"REPLICATION SLAVE\"]"),
     reload: false,
     secret: false,
-    parse: |value| value::list(value, Privilege::parse),
+    parse: |value| value::list(value, privilege),
 };
 
 pub(super) const USER_KEYS: Keys =
@@ -95,50 +98,11 @@ pub struct Replicas {
     /// Where to listen.
     pub listen: SocketAddr,
     /// Who is let in; nobody if empty.
-    pub users: Vec<User>,
+    pub users: Vec<Account>,
 }
 
-/// `[[replicas.user]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// Its name.
-    pub name: String,
-    /// What proves it.
-    pub credential: Credential,
-    /// Where it may come from; empty: anywhere.
-    pub hosts: Vec<IpNet>,
-    /// What it may do.
-    pub privileges: Vec<Privilege>,
-}
-
-/// What proves an account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credential {
-    /// A password.
-    Password(Password),
-    /// `*` and SHA1(SHA1(password)) in hexadecimal.
-    Verifier(String),
-}
-
-/// What an account of the replica port may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privilege {
-    /// Read the log.
-    ReplicationSlave,
-    /// See the log's state.
-    BinlogMonitor,
-}
-
-impl Privilege {
-    fn parse(value: &DeValue<'_>) -> Option<Self> {
-        let names = [
-            ("REPLICATION SLAVE", Self::ReplicationSlave),
-            ("REPLICATION REPLICA", Self::ReplicationSlave),
-            ("BINLOG MONITOR", Self::BinlogMonitor),
-            ("REPLICATION CLIENT", Self::BinlogMonitor),
-        ];
-        value::one_of(value, &names)
-    }
+fn privilege(value: &DeValue<'_>) -> Option<Privilege> {
+    value::one_of(value, &Privilege::ALL.map(|privilege| (privilege.as_str(), privilege)))
 }
 
 fn network(value: &DeValue<'_>) -> Option<IpNet> {
@@ -146,15 +110,10 @@ fn network(value: &DeValue<'_>) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse().ok().map(|address: std::net::IpAddr| address.into()))
 }
 
-fn is_verifier(text: &str) -> bool {
-    let digits = text.strip_prefix('*').filter(|digits| digits.len() == 40);
-    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
 pub(super) fn read(mut section: Section<'_>, users: Vec<Section<'_>>) -> Result<Replicas, Fault> {
     let listen = section.get(&LISTEN)?;
     section.finish()?;
-    let mut known: Vec<User> = Vec::new();
+    let mut known: Vec<Account> = Vec::new();
     for mut section in users {
         let user = read_user(&mut section)?;
         if known.iter().any(|other| other.name == user.name) {
@@ -168,21 +127,22 @@ pub(super) fn read(mut section: Section<'_>, users: Vec<Section<'_>>) -> Result<
     Ok(Replicas { listen, users: known })
 }
 
-fn read_user(section: &mut Section<'_>) -> Result<User, Fault> {
-    Ok(User {
+fn read_user(section: &mut Section<'_>) -> Result<Account, Fault> {
+    Ok(Account {
         name: section.get(&NAME)?,
-        credential: read_credential(section)?,
+        secret: read_secret(section)?,
         hosts: section.optional(&HOSTS)?.unwrap_or_default(),
         privileges: section.get(&PRIVILEGES)?,
     })
 }
 
-fn read_credential(section: &mut Section<'_>) -> Result<Credential, Fault> {
+fn read_secret(section: &mut Section<'_>) -> Result<Secret, Fault> {
     let password = read_password(section, &PASSWORD, &PASSWORD_FILE)?;
     let verifier = section.optional(&AUTHENTICATION_STRING)?;
     match (password, verifier) {
-        (Some(password), None) => Ok(Credential::Password(password)),
-        (None, Some(verifier)) => Ok(Credential::Verifier(verifier)),
+        (Some(Password::Given(password)), None) => Ok(Secret::Password(password.expose().to_owned())),
+        (Some(Password::File(path)), None) => Ok(Secret::PasswordFile(path)),
+        (None, Some(verifier)) => Ok(verifier),
         (None, None) => Err(section.fault(
             "`replicas.user.password` is missing: set it, `password_file` or `authentication_string`"
                 .to_owned(),

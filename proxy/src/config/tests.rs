@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::capture::StartPosition;
+use crate::serve::{self, Privilege};
 
 const SMALLEST: &str =
     "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
@@ -58,7 +59,7 @@ fn the_example_in_deploy_is_accepted() {
     assert_eq!(config.source.listen.unwrap().port(), 4306);
     let user = config.replicas.users.first().unwrap();
     assert_eq!(user.privileges, [Privilege::ReplicationSlave, Privilege::BinlogMonitor]);
-    assert!(matches!(&user.credential, Credential::Password(Password::File(_))));
+    assert!(matches!(&user.secret, serve::Secret::PasswordFile(_)));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn values_are_read_as_written() {
          password = \"${PATH}\"\nstart = \"0-1-100,1-2-3\"\nmax_connections = 7\n[binlog]\ndir = \"/d\"\nlog_bin = \"mbin\"\n\
          binlog_row_event_max_size = \"8K\"\nmax_binlog_cache_size = \"2G\"\nmax_binlog_size = 4096\nbinlog_checksum = \"NONE\"\n\
          [[replicas.user]]\nname = \"r\"\nauthentication_string = \"*0123456789ABCDEF0123456789abcdef01234567\"\n\
-         hosts = [\"10.0.0.0/8\", \"::1\"]\nprivileges = [\"REPLICATION CLIENT\"]\n[log]\nlevel = \"debug\"\nformat = \"json\"\n",
+         hosts = [\"10.0.0.0/8\", \"::1\"]\nprivileges = [\"BINLOG MONITOR\"]\n[log]\nlevel = \"debug\"\nformat = \"json\"\n",
     )
     .unwrap();
     assert_eq!((config.server_id, config.source.max_connections), (16, 7));
@@ -409,4 +410,16 @@ fn docs_config_md_is_current() {
     }
     let stored = std::fs::read_to_string(path).unwrap_or_default();
     assert!(stored == render_docs(), "stale: SPILLWAY_WRITE_DOCS=1 cargo test -p spillway config");
+}
+
+#[test]
+fn every_sample_in_the_repository_is_accepted() {
+    let readme = include_str!("../../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (sample, _) = rest.split_once("```").unwrap();
+    for text in [sample, include_str!("../../../deploy/compose/spillway.toml")] {
+        let config = parse(text).unwrap();
+        assert!(config.source.listen.is_some() && config.source.capture.is_some());
+        assert_eq!(config.replicas.users.len(), 1);
+    }
 }

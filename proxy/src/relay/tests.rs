@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use prometheus::{Registry, TextEncoder};
+use spillway_metrics::Registry;
 
 use super::follower::Command;
 use super::*;
@@ -60,7 +60,7 @@ impl Rig {
     }
 
     fn metrics(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
+        String::from_utf8(self.registry.text().unwrap()).unwrap()
     }
 
     /// Waits until a line of the metrics is there.

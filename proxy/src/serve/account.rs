@@ -76,7 +76,9 @@ impl fmt::Debug for Secret {
 
 /// The text is no verifier this port can use.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the authentication_string is not `*` and 40 hexadecimal digits, as mysql_native_password has it")]
+#[error(
+    "the authentication_string is not `*` and 40 hexadecimal digits, as mysql_native_password has it"
+)]
 pub struct AuthenticationStringError;
 
 impl Secret {
@@ -98,7 +100,9 @@ impl Secret {
     /// Whether a client may sign with this plugin.
     pub(super) fn allows(&self, plugin: &str) -> bool {
         match self {
-            Self::Password(_) | Self::PasswordFile(_) => plugin == NATIVE_PASSWORD || plugin == CACHING_SHA2_PASSWORD,
+            Self::Password(_) | Self::PasswordFile(_) => {
+                plugin == NATIVE_PASSWORD || plugin == CACHING_SHA2_PASSWORD
+            }
             Self::NativeHash(_) => plugin == NATIVE_PASSWORD,
         }
     }
@@ -158,7 +162,7 @@ fn same_bytes(left: &[u8], right: &[u8]) -> bool {
 }
 
 /// One `[[replicas.user]]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The user's name.
     pub name: String,

@@ -156,11 +156,7 @@ fn replicas(service: &Service) -> Vec<ReplicaStatus> {
     replicas
 }
 
-async fn run(
-    listener: std::net::TcpListener,
-    service: Arc<Service>,
-    shutdown: CancellationToken,
-) {
+async fn run(listener: std::net::TcpListener, service: Arc<Service>, shutdown: CancellationToken) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -212,12 +208,7 @@ fn measure_lag(service: &Service) {
 }
 
 /// A connection from its first byte to its last.
-async fn admit(
-    service: Arc<Service>,
-    places: Arc<Semaphore>,
-    socket: TcpStream,
-    peer: SocketAddr,
-) {
+async fn admit(service: Arc<Service>, places: Arc<Semaphore>, socket: TcpStream, peer: SocketAddr) {
     let _counted = service.metrics.connected();
     tune(&socket);
     let Ok(_place) = places.try_acquire() else {

@@ -100,7 +100,8 @@ impl Session {
         let message = format!("Access denied for user '{user}'@'{peer}' (using password: {with})");
         tracing::warn!(user, %peer, "replica port: access denied");
         self.service.metrics.login_refused("access_denied");
-        lock(&self.state).login_error = Some(SqlError::new(ErrorKind::ER_ACCESS_DENIED_ERROR, message));
+        lock(&self.state).login_error =
+            Some(SqlError::new(ErrorKind::ER_ACCESS_DENIED_ERROR, message));
     }
 
     /// The refusal to send in place of the library's own, once.

@@ -45,13 +45,7 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
         self.session.salt
     }
 
-    async fn authenticate(
-        &self,
-        plugin: &str,
-        user: &[u8],
-        _salt: &[u8],
-        response: &[u8],
-    ) -> bool {
+    async fn authenticate(&self, plugin: &str, user: &[u8], _salt: &[u8], response: &[u8]) -> bool {
         self.session.authenticate(&String::from_utf8_lossy(user), plugin, response)
     }
 

@@ -110,8 +110,12 @@ pub struct ReplicaPort {
 pub struct Replica {
     /// Its server id; 0 for tools.
     pub server_id: u32,
-    /// Its address.
+    /// The account it uses.
+    pub user: String,
+    /// What it calls itself, or its address.
     pub host: String,
+    /// What its dump is doing, in MariaDB's words.
+    pub state: String,
     /// The file it is at.
     pub file: String,
     /// The position in that file.

@@ -12,12 +12,14 @@ use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::{Health, Part};
 use spillway_metrics::relay::RelayMetrics;
 
-use super::document::{self, Binlog, Capture, Document, LogState, Relay, ReplicaPort, Source};
+use super::document::{
+    self, Binlog, Capture, Document, LogState, Relay, Replica, ReplicaPort, Source,
+};
 use super::page;
+use crate::serve::ReplicaStatus;
 use crate::source::Upstream;
 
 /// What the status is told about. Every handle is cheap to ask.
-#[derive(Debug)]
 pub struct State {
     /// `server_id`.
     pub server_id: u32,
@@ -29,12 +31,16 @@ pub struct State {
     pub log: Arc<Log>,
     /// Its directory, for people.
     pub dir: String,
+    /// Whether the source is recorded.
+    pub captured: bool,
     /// The apps' port, if there is one.
     pub relay: Option<SocketAddr>,
     /// Counts its connections.
     pub relay_metrics: RelayMetrics,
     /// The replica port.
-    pub replicas: SocketAddr,
+    pub serve: SocketAddr,
+    /// Answers who reads the log.
+    pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
     /// The log's gauges.
     pub metrics: BinlogMetrics,
     /// Set once the process drains.
@@ -51,7 +57,7 @@ impl State {
             attention: Vec::new(),
             sources: vec![self.source()],
             binlog: self.binlog(),
-            replicas: ReplicaPort { listen: self.replicas.to_string(), connected: Vec::new() },
+            replicas: self.replica_port(),
         };
         document.attention = document::attention(&document);
         document
@@ -61,7 +67,7 @@ impl State {
         Source {
             name: self.upstream.name().to_owned(),
             server: self.upstream.address().to_string(),
-            server_version: self.upstream.greeting().map(|greeting| greeting.version.clone()),
+            server_version: self.upstream.greeting().map(|greeting| version(&greeting.version)),
             relay: self.relay.map(|listen| self.relay(listen)),
             capture: self.capture(),
         }
@@ -85,6 +91,19 @@ impl State {
                 .filter(|_| last_event != 0)
                 .map(|time| time.to_string()),
         }
+    }
+
+    fn replica_port(&self) -> ReplicaPort {
+        let connected = (self.replicas)().into_iter().map(|replica| Replica {
+            server_id: replica.server_id,
+            user: replica.user,
+            host: if replica.host.is_empty() { replica.address.to_string() } else { replica.host },
+            file: replica.file,
+            position: replica.position,
+            lag_bytes: replica.lag_bytes,
+            state: replica.state.to_owned(),
+        });
+        ReplicaPort { listen: self.serve.to_string(), connected: connected.collect() }
     }
 
     fn binlog(&self) -> Binlog {
@@ -136,12 +155,17 @@ impl Health for State {
         }
         match part {
             Part::Relay => Ok(()),
-            Part::Serve if self.log.format().is_none() => {
+            Part::Serve if self.captured && self.log.format().is_none() => {
                 Err("the log is empty: nothing has been recorded yet".to_owned())
             }
             Part::Serve => Ok(()),
         }
     }
+}
+
+/// MariaDB 10 greets with a prefix that keeps old replicas from taking it for MySQL 1; people know it without.
+fn version(greeted: &str) -> String {
+    greeted.strip_prefix("5.5.5-").unwrap_or(greeted).to_owned()
 }
 
 fn timestamp(time: SystemTime) -> String {

@@ -25,7 +25,9 @@ pub(super) enum DumpError {
          the last event read from '{file}' at 4, the last byte read from '{file}' at 4."
     )]
     ImpossiblePosition { file: String, position: u64 },
-    #[error("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on master{0}")]
+    #[error(
+        "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on master{0}"
+    )]
     InsideEvent(Coordinates),
     #[error(
         "Error: connecting slave requested to start from GTID {0}, which is not in the master's binlog"
@@ -47,7 +49,9 @@ pub(super) enum DumpError {
          sequence number does exist), and GTID strict mode is enabled"
     )]
     Hole(Gtid),
-    #[error("Slave can not handle replication events with the checksum that master is configured to log{0}")]
+    #[error(
+        "Slave can not handle replication events with the checksum that master is configured to log{0}"
+    )]
     ChecksumUnaware(Coordinates),
     #[error("A slave with the same server_id as this slave has connected to the master{0}")]
     SameServerId(Coordinates),
@@ -120,7 +124,8 @@ mod tests {
 
     #[test]
     fn texts_are_mariadbs() {
-        let position = DumpError::ImpossiblePosition { file: "mbin.000003".into(), position: 999_999 };
+        let position =
+            DumpError::ImpossiblePosition { file: "mbin.000003".into(), position: 999_999 };
         assert_eq!(
             position.to_string(),
             "Client requested master to start replication from impossible position; the first event 'mbin.000003' at \

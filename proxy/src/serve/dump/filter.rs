@@ -274,10 +274,8 @@ impl Until {
 /// What has to be passed over in each domain. Not the GTIDs that are the last before the file: nothing of theirs is in it.
 fn positions(start: &GtidStart, log: &GtidState, head: &[Gtid]) -> HashMap<u32, Position> {
     let before_file = |gtid: &&Gtid| !head.contains(gtid);
-    let position = |gtid: &Gtid| Position {
-        gtid: *gtid,
-        empty_domain: log.latest(gtid.domain).is_none(),
-    };
+    let position =
+        |gtid: &Gtid| Position { gtid: *gtid, empty_domain: log.latest(gtid.domain).is_none() };
     let wanted = start.state.iter().filter(before_file);
     wanted.map(|gtid| (gtid.domain, position(gtid))).collect()
 }
@@ -289,8 +287,7 @@ fn until(start: &GtidStart, log: &GtidState, head: &[Gtid]) -> Option<Until> {
         let position = start.state.iter().find(|gtid| gtid.domain == domain);
         position.is_some_and(|gtid| log.latest(domain).is_some() && !holds(log, *gtid))
     };
-    let passed =
-        |gtid: &Gtid| holds(&head, *gtid) || (ahead(gtid.domain) && holds(log, *gtid));
+    let passed = |gtid: &Gtid| holds(&head, *gtid) || (ahead(gtid.domain) && holds(log, *gtid));
     let left = start.until.as_ref()?.iter().filter(|gtid| !passed(gtid));
     let left = left.map(|gtid| (gtid.domain, *gtid)).collect();
     Some(Until { left, before: start.until_before, last: None, over: false })

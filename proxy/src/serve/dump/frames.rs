@@ -137,7 +137,8 @@ impl<'a, 'b> Frames<'a, 'b> {
             Piece::Mapped(bytes) => bytes,
         };
         for pieces in self.pieces.chunks(MAX_SLICES) {
-            let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(slice(piece))).collect();
+            let mut slices: Vec<_> =
+                pieces.iter().map(|piece| IoSlice::new(slice(piece))).collect();
             let mut left = slices.as_mut_slice();
             while !left.is_empty() {
                 let written = output.write_vectored(left).await?;
@@ -219,7 +220,8 @@ mod tests {
     #[tokio::test]
     async fn sequence_numbers_go_on_and_wrap() {
         let mut buffer = Buffer::new(false);
-        let first = written(&mut buffer, |frames| (0..300).for_each(|_| frames.push_made(&[7]))).await;
+        let first =
+            written(&mut buffer, |frames| (0..300).for_each(|_| frames.push_made(&[7]))).await;
         assert_eq!(packets(&first).1.last(), Some(&44));
         let second = written(&mut buffer, |frames| frames.push_payload(&[0xfe, 0, 0, 2, 0])).await;
         assert_eq!(second, [5, 0, 0, 45, 0xfe, 0, 0, 2, 0]);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use spillway_binlog::Log;
 use spillway_binlog::event::header::FLAG_IN_USE;
 use spillway_binlog::event::{ChecksumAlgorithm, EventHeader, EventType, control};
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::reader::{AttachError, Cursor, ReadError, Run};
-use spillway_binlog::Log;
 
 use super::error::{Coordinates, DumpError};
 use super::filter::{Filter, holds};
@@ -38,7 +38,8 @@ pub(super) fn open(log: &Arc<Log>, request: &DumpRequest) -> Result<Opening, Dum
         Start::Gtid(start) => (attach(log, &state, start)?, String::new(), FIRST_POSITION),
         Start::Position { file, position } => find(log, file, *position)?,
     };
-    let mut cursor = log.cursor(file, FIRST_POSITION).map_err(|error| read(error, &name, position))?;
+    let mut cursor =
+        log.cursor(file, FIRST_POSITION).map_err(|error| read(error, &name, position))?;
     let filter = Filter::new(request, &state, cursor.gtid_list());
     let raw = take_format_description(&mut cursor)?;
     let further_on = position > FIRST_POSITION;
@@ -52,11 +53,8 @@ pub(super) fn open(log: &Arc<Log>, request: &DumpRequest) -> Result<Opening, Dum
 
 /// The file the client named (none: the first), its name as told in errors, and the position.
 fn find(log: &Log, name: &str, position: u64) -> Result<(u64, String, u64), DumpError> {
-    let file = if name.is_empty() {
-        log.files().into_iter().next()
-    } else {
-        log.file_by_name(name)
-    };
+    let file =
+        if name.is_empty() { log.files().into_iter().next() } else { log.file_by_name(name) };
     let file = file.ok_or(DumpError::NoSuchFile)?;
     if position < FIRST_POSITION || position > file.size {
         return Err(DumpError::ImpossiblePosition { file: name.to_owned(), position });

@@ -35,7 +35,9 @@ pub(super) fn dummy(event: &[u8], checksum: ChecksumAlgorithm) -> Option<Vec<u8>
         return rebuild(event, EventType::USER_VAR, &body, checksum);
     }
     let event_type = EventHeader::parse(event).ok()?.event_type.0;
-    let mut text = format!("# Dummy event replacing event type {event_type} that slave cannot handle.").into_bytes();
+    let mut text =
+        format!("# Dummy event replacing event type {event_type} that slave cannot handle.")
+            .into_bytes();
     text.resize(body_end - (MIN_QUERY_LEN - 1), b' ');
     rebuild(event, EventType::QUERY, &query(&[], &text), checksum)
 }

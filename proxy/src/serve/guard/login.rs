@@ -16,8 +16,7 @@ impl Login {
     /// The plugin by which the client's answer is judged: its own if the account allows it, else the one it is asked to switch
     /// to. MySQL 9 clients do not have `mysql_native_password` any more.
     pub fn plugin_for(&self, account: Option<&Account>) -> &'static str {
-        let allowed =
-            |plugin: &str| account.is_none_or(|account| account.secret.allows(plugin));
+        let allowed = |plugin: &str| account.is_none_or(|account| account.secret.allows(plugin));
         match self.plugin.as_str() {
             CACHING_SHA2_PASSWORD if allowed(CACHING_SHA2_PASSWORD) => CACHING_SHA2_PASSWORD,
             _ => NATIVE_PASSWORD,

@@ -13,7 +13,7 @@ use super::command::{Verdict, judge};
 use super::login;
 use crate::serve::session::Session;
 use crate::serve::sql::SqlError;
-use crate::wire::packet::{Header, HEADER_LEN, MAX_PAYLOAD, put_packet, split_packet};
+use crate::wire::packet::{HEADER_LEN, Header, MAX_PAYLOAD, put_packet, split_packet};
 
 /// Payload before login: names, a response, attributes.
 const MAX_LOGIN_PAYLOAD: usize = 64 * 1024;
@@ -58,7 +58,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardReader<S> {
         // A payload of the largest size is followed by more of it.
         let limit = if logged_in { MAX_PAYLOAD - 1 } else { MAX_LOGIN_PAYLOAD };
         if header.sequence != expected {
-            self.end_with(header.sequence, ErrorKind::ER_NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            self.end_with(
+                header.sequence,
+                ErrorKind::ER_NET_PACKETS_OUT_OF_ORDER,
+                "Got packets out of order",
+            );
             return None;
         }
         if header.length > limit {

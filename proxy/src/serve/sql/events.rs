@@ -49,7 +49,8 @@ impl EventRows {
             None => log.files().into_iter().next(),
         };
         let file = info.ok_or_else(|| failed("Could not find target log"))?.number;
-        let cursor = log.cursor(file, range.from.unwrap_or(4).max(4)).map_err(|error| failed(&error))?;
+        let cursor =
+            log.cursor(file, range.from.unwrap_or(4).max(4)).map_err(|error| failed(&error))?;
         Ok(Self { cursor, file, skip: range.skip, left: range.rows.unwrap_or(u64::MAX) })
     }
 

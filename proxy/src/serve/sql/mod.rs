@@ -64,10 +64,8 @@ fn explain(error: &ParseError, text: &str) -> SqlError {
         ParseError::Empty => SqlError::new(ErrorKind::ER_EMPTY_QUERY, "Query was empty"),
         ParseError::Syntax(at) => {
             let near: String = text.get(*at..).unwrap_or_default().chars().take(80).collect();
-            let message = format!(
-                "You have an error in your SQL syntax near '{near}'; {}",
-                answer::PURPOSE
-            );
+            let message =
+                format!("You have an error in your SQL syntax near '{near}'; {}", answer::PURPOSE);
             SqlError::new(ErrorKind::ER_PARSE_ERROR, message)
         }
     }

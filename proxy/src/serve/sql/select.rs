@@ -92,7 +92,8 @@ fn call(session: &Session, function: &str, arguments: &[Expression]) -> Result<V
 
 /// The GTID position at a place of a file; no file name is the first file. `None` where no event starts there.
 fn gtids_before(log: &Log, file: &str, position: u64) -> Option<String> {
-    let info = if file.is_empty() { log.files().into_iter().next() } else { log.file_by_name(file) };
+    let info =
+        if file.is_empty() { log.files().into_iter().next() } else { log.file_by_name(file) };
     let state = log.gtid_state_at(info?.number, position.max(4)).ok()?;
     Some(print_list(&state.position()))
 }

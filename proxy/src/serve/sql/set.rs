@@ -43,7 +43,8 @@ fn set_system(
         return Err(SqlError::missing_privilege("SUPER"));
     }
     if !variables::is_settable(name) {
-        let message = format!("Variable '{name}' is a read only variable on Spillway's replica port");
+        let message =
+            format!("Variable '{name}' is a read only variable on Spillway's replica port");
         return Err(SqlError::new(ErrorKind::ER_INCORRECT_GLOBAL_LOCAL_VAR, message));
     }
     let value = match value {

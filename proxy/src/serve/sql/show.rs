@@ -30,9 +30,9 @@ pub(super) fn show(session: &Session, show: Show) -> Result<Answer, SqlError> {
         Show::Grants => grants(session),
         Show::Databases(filter) => databases(&filter),
         Show::Tables => {
-            let name = session.database().ok_or_else(|| {
-                SqlError::new(ErrorKind::ER_NO_DB_ERROR, "No database selected")
-            })?;
+            let name = session
+                .database()
+                .ok_or_else(|| SqlError::new(ErrorKind::ER_NO_DB_ERROR, "No database selected"))?;
             Rows::new(&[(&format!("Tables_in_{name}"), Text)])
         }
     };
@@ -47,8 +47,10 @@ fn single(name: &str, kind: ColumnKind, value: Value) -> Rows {
 
 fn pairs(pairs: Vec<(String, String)>) -> Rows {
     let mut rows = Rows::new(&[("Variable_name", Text), ("Value", Text)]);
-    rows.rows =
-        pairs.into_iter().map(|(name, value)| vec![Value::Text(name), Value::Text(value)]).collect();
+    rows.rows = pairs
+        .into_iter()
+        .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
+        .collect();
     rows
 }
 

@@ -4,12 +4,18 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Statement {
     /// `SELECT` without a table: one row, unless its LIMIT says none.
-    Select { items: Vec<SelectItem>, one_row: bool },
+    Select {
+        items: Vec<SelectItem>,
+        one_row: bool,
+    },
     /// `SET …`, in the order written.
     Set(Vec<Assignment>),
     Show(Show),
     /// `KILL [CONNECTION | QUERY] id`.
-    Kill { id: u64, query_only: bool },
+    Kill {
+        id: u64,
+        query_only: bool,
+    },
     Use(String),
     /// BEGIN, START TRANSACTION, COMMIT, ROLLBACK: there is nothing they could change here.
     Transaction,
@@ -33,7 +39,10 @@ pub(super) enum Expression {
     Word(String),
     UserVariable(String),
     SystemVariable(SystemName),
-    Call { function: String, arguments: Vec<Expression> },
+    Call {
+        function: String,
+        arguments: Vec<Expression>,
+    },
 }
 
 /// `@@[GLOBAL. | SESSION. | LOCAL.]name`.
@@ -47,8 +56,14 @@ pub(super) struct SystemName {
 /// One part of a SET.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Assignment {
-    User { name: String, value: Expression },
-    System { variable: SystemName, value: Expression },
+    User {
+        name: String,
+        value: Expression,
+    },
+    System {
+        variable: SystemName,
+        value: Expression,
+    },
     /// SET NAMES, SET CHARACTER SET.
     Names(String),
     /// SET TRANSACTION …

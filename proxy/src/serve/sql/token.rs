@@ -204,7 +204,8 @@ impl Scanner<'_> {
 }
 
 fn is_dash_comment(rest: &str) -> bool {
-    rest.strip_prefix("--").is_some_and(|after| after.is_empty() || after.starts_with(char::is_whitespace))
+    rest.strip_prefix("--")
+        .is_some_and(|after| after.is_empty() || after.starts_with(char::is_whitespace))
 }
 
 fn is_word_start(c: char) -> bool {
@@ -245,7 +246,10 @@ mod tests {
 
     #[test]
     fn comments_vanish_and_executable_ones_count() {
-        assert_eq!(kinds("/* ping */ SELECT -- one\n 1 # two"), [word("SELECT"), Kind::Number("1".to_owned())]);
+        assert_eq!(
+            kinds("/* ping */ SELECT -- one\n 1 # two"),
+            [word("SELECT"), Kind::Number("1".to_owned())]
+        );
         assert_eq!(kinds("/*!40101 SET */ /*M!100100 x */ y"), [word("SET"), word("x"), word("y")]);
         assert_eq!(kinds("a/* never closed"), [word("a")]);
     }

@@ -149,9 +149,7 @@ fn read(session: &Session, definition: &Definition) -> Variable {
         return (definition.read)(session);
     };
     match (definition.read)(session) {
-        Switch(_) => {
-            Switch(["1", "on", "true"].contains(&own.to_lowercase().as_str()))
-        }
+        Switch(_) => Switch(["1", "on", "true"].contains(&own.to_lowercase().as_str())),
         Number(_) => own.parse().map_or(Variable::Text(own), Number),
         Variable::Text(_) => Variable::Text(own),
     }

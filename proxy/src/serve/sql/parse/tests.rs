@@ -101,7 +101,10 @@ fn set_takes_several_of_all_kinds() {
             },
         ]
     );
-    assert_eq!(set("SET NAMES utf8mb4 COLLATE utf8mb4_bin"), [Assignment::Names("utf8mb4".to_owned())]);
+    assert_eq!(
+        set("SET NAMES utf8mb4 COLLATE utf8mb4_bin"),
+        [Assignment::Names("utf8mb4".to_owned())]
+    );
     assert_eq!(
         set("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         [Assignment::Transaction]
@@ -145,7 +148,10 @@ fn show_and_its_filters() {
 fn kill_use_and_transactions() {
     assert_eq!(parse("KILL 7"), Ok(Statement::Kill { id: 7, query_only: false }));
     assert_eq!(parse("kill query 7"), Ok(Statement::Kill { id: 7, query_only: true }));
-    assert_eq!(parse("USE `information_schema`"), Ok(Statement::Use("information_schema".to_owned())));
+    assert_eq!(
+        parse("USE `information_schema`"),
+        Ok(Statement::Use("information_schema".to_owned()))
+    );
     assert_eq!(parse("START TRANSACTION READ ONLY"), Ok(Statement::Transaction));
 }
 

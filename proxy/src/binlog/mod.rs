@@ -1,0 +1,113 @@
+//! `spillway binlog list|events|verify`: looking at binlog files, Spillway's or a MariaDB server's. Nothing is changed and no lock
+//! is taken: a running Spillway does not notice.
+
+mod events;
+mod files;
+mod list;
+mod summary;
+mod verify;
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::exit::{Failure, Outcome};
+use files::Target;
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// One line a file: size, transactions, first and last GTID, times.
+    List {
+        /// A log's directory.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// One line an event: file, position, type, size, end position, GTID or summary.
+    Events {
+        /// A file, or a log's directory.
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+        /// One JSON object an event.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Checks checksums, positions, transactions and GTIDs; exit code 1 at the first fault, naming its position.
+    Verify {
+        /// A file, or a log's directory.
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+    },
+}
+
+impl Command {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A file cannot be read or is at fault: one sentence with its name and position.
+    pub fn execute(self) -> Result<Outcome, Failure> {
+        let mut out = Out(BufWriter::new(io::stdout().lock()));
+        let result = match self {
+            Self::List { dir } => {
+                Target::open(&dir).and_then(|target| list::list(&target, &mut out))
+            }
+            Self::Events { path, json } => {
+                Target::open(&path).and_then(|target| events::events(&target, json, &mut out))
+            }
+            Self::Verify { path } => {
+                Target::open(&path).and_then(|target| verify::verify(&target, &mut out))
+            }
+        };
+        match result.and_then(|()| out.flush()) {
+            Ok(()) | Err(Stop::ReaderGone) => Ok(Outcome::Fine),
+            Err(Stop::Failure(failure)) => {
+                // What was said before the fault comes before it.
+                let _ = out.flush();
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Why a command ended early.
+#[derive(Debug)]
+enum Stop {
+    /// As `| head` does; no fault of anybody.
+    ReaderGone,
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// Standard output.
+struct Out<W: Write>(W);
+
+impl<W: Write> Out<W> {
+    fn line(&mut self, line: &str) -> Result<(), Stop> {
+        let written = self.0.write_all(line.as_bytes()).and_then(|()| self.0.write_all(b"\n"));
+        written.map_err(|error| stop(&error))
+    }
+
+    fn flush(&mut self) -> Result<(), Stop> {
+        self.0.flush().map_err(|error| stop(&error))
+    }
+}
+
+fn stop(error: &io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Stop::ReaderGone,
+        _ => Stop::Failure(Failure::fault(format!("cannot write the output: {error}"))),
+    }
+}
+
+/// Unix seconds for people.
+fn time(seconds: u32) -> String {
+    jiff::Timestamp::from_second(i64::from(seconds))
+        .map(|time| time.to_string())
+        .unwrap_or_default()
+}

@@ -112,6 +112,7 @@ pub fn start(
     metrics: &RelayMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<RelayHandle> {
+    listener::allow_open_files(options.max_connections);
     let listener = listener::listen(options.listen)?;
     let local_addr = listener.local_addr()?;
     let metrics = metrics.source(upstream.name(), Command::NAMES);

@@ -107,7 +107,7 @@ impl Stage {
 
     /// A log that starts a new file behind every transaction.
     pub fn many_files() -> Self {
-        let stage = Self::with(1);
+        let stage = Self::with(400);
         stage.begin("");
         stage
     }
@@ -120,7 +120,8 @@ impl Stage {
         stage
     }
 
-    fn begin(&self, state: &str) {
+    /// Opens the first file.
+    pub fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());
         self.service.log.begin(Arc::new(format()), state).wait_durable().unwrap();
     }

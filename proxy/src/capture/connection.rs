@@ -30,6 +30,7 @@ pub(crate) struct Connection {
     pub(crate) stream: ServerStream,
     pub(crate) reader: PacketReader,
     user: String,
+    logged_in: bool,
 }
 
 /// One row of text columns; `None` is NULL.
@@ -46,12 +47,14 @@ impl Connection {
         let failed = |error| Fault::Connect { address: address.to_string(), error };
         let stream = timeout(DEADLINE, address.connect()).await;
         let stream = stream.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?;
-        let mut connection = Self { stream, reader: PacketReader::new(), user: user.to_owned() };
+        let (reader, user_name) = (PacketReader::new(), user.to_owned());
+        let mut connection = Self { stream, reader, user: user_name, logged_in: false };
         let payload = connection.answer().await?;
         connection.check_error(&payload)?;
         let greeting = ServerGreeting::parse(&payload)?;
         upstream.set_greeting(Greeting { version: greeting.version.clone(), payload });
         login::log_in(&mut connection, &greeting, user, password).await?;
+        connection.logged_in = true;
         Ok(connection)
     }
 
@@ -141,7 +144,7 @@ impl Connection {
         if payload.first() != Some(&ERR) {
             return Ok(());
         }
-        Err(fault::server(ErrPacket::parse(payload)?, &self.user))
+        Err(fault::server(ErrPacket::parse(payload)?, &self.user, self.logged_in))
     }
 }
 

@@ -85,17 +85,18 @@ const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
 const DUPLICATE_SERVER_ID: u16 = 4052;
 
-/// What an ERR packet of the upstream means here.
-pub(crate) fn server(error: ErrPacket, user: &str) -> Fault {
+/// What an ERR packet of the upstream means here. After the login "access denied" is how COM_REGISTER_SLAVE answers an
+/// account without the privilege.
+pub(crate) fn server(error: ErrPacket, user: &str, logged_in: bool) -> Fault {
     let text = error.message.clone();
     let (verdict, advice) = match error.code {
-        ACCESS_DENIED => (
+        ACCESS_DENIED if !logged_in => (
             Verdict::Refused,
             format!(
                 "the upstream refuses the login: {text}; check user and password of the source"
             ),
         ),
-        NO_PRIVILEGE => (
+        ACCESS_DENIED | NO_PRIVILEGE => (
             Verdict::Refused,
             format!(
                 "the account lacks a privilege: {text}; GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user}"
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     fn verdict(code: u16, text: &str) -> (Verdict, String) {
-        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway");
+        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway", false);
         (fault.verdict(), fault.to_string())
     }
 
@@ -142,6 +143,10 @@ mod tests {
         assert_eq!(kind, Verdict::Refused);
         assert!(advice.contains("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO spillway"));
         assert_eq!(verdict(ACCESS_DENIED, "no").0, Verdict::Refused);
+        let registering = ErrPacket::new(ACCESS_DENIED, b"28000", "Access denied for user");
+        let registering = server(registering, "spillway", true);
+        assert_eq!(registering.verdict(), Verdict::Refused);
+        assert!(registering.to_string().contains("GRANT REPLICATION SLAVE"));
         let purged = "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and required binlog files have been purged.";
         assert_eq!(verdict(DUMP_REFUSED, purged).0, Verdict::Refused);
         let ahead = "Error: connecting slave requested to start from GTID 0-1-999, which is not in the master's binlog";

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use spillway_metrics::relay::{OpenConnection, Refusal, RelaySourceMetrics};
 use tokio::net::TcpListener;
@@ -67,6 +68,28 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<StdListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Sees to it that the process may have the files open that this many clients need. Systems start processes with a low limit
+/// for the sake of programs that use `select`, and let them raise it.
+pub(super) fn allow_open_files(max_connections: usize) {
+    // A client has a socket on each side; the rest of the process is content with the reserve.
+    let wanted = u64::try_from(max_connections).unwrap_or(u64::MAX).saturating_mul(2) + 256;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let too_few = |limit: Option<u64>| limit.is_some_and(|limit| limit < wanted);
+    if !too_few(current) {
+        return;
+    }
+    let allowed = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum });
+    if raised.is_err() || too_few(maximum) {
+        tracing::warn!(
+            limit = allowed,
+            wanted,
+            max_connections,
+            "the limit of open files is too low for max_connections; raise it (ulimit -n, LimitNOFILE)"
+        );
+    }
 }
 
 /// The acceptor. Runs as a task on the first worker thread: it has little to do.

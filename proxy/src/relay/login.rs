@@ -104,7 +104,10 @@ pub(super) async fn connect(worker: &Worker) -> Result<Greeted, Refused> {
     };
     let limit = worker.options.connect_timeout;
     let connected = match timeout(limit, connecting).await {
-        Ok(connected) => connected.map_err(|error: io::Error| error.to_string()),
+        Ok(connected) => connected.map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it closed the connection before its greeting".into(),
+            _ => error.to_string(),
+        }),
         Err(_) => Err(format!("no greeting within {limit:?}")),
     };
     note_reachable(worker, connected.as_ref().err());

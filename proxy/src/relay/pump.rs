@@ -175,7 +175,7 @@ impl Pump {
             Err(LaneError::Read(error)) => Poll::Ready(Some(Stop::ClientFailed(error))),
             Err(LaneError::Write(_)) => {
                 // It may have said why before it closed: that is still to be read.
-                up.state = LaneState::ReceiverFailed;
+                *up = Lane { state: LaneState::ReceiverFailed, ..Lane::default() };
                 Poll::Ready(None)
             }
         }

@@ -16,6 +16,8 @@ mod service;
 mod session;
 mod shim;
 mod sql;
+#[cfg(test)]
+mod testing;
 
 pub use account::{Account, AuthenticationStringError, Privilege, Secret};
 pub use listener::{ReplicaStatus, ServeHandle, start};

@@ -84,6 +84,11 @@ impl Connection {
         lock(&self.dump).clone()
     }
 
+    /// Its dump is over.
+    pub fn end_dump(&self) {
+        *lock(&self.dump) = None;
+    }
+
     /// Asks the connection to end. The first reason stands.
     pub fn end(&self, reason: EndReason) {
         lock(&self.ended).get_or_insert(reason);

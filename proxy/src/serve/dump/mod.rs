@@ -12,6 +12,7 @@ mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use spillway_binlog::FileInfo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,6 +27,9 @@ use wire::Wire;
 
 const STATE_SENDING: &str = "Sending binlog event to slave";
 const STATE_WAITING: &str = "Master has sent all binlog to slave; waiting for more updates";
+
+/// As long as a replica gives its KILL (`rpl_semi_sync_slave_kill_conn_timeout`, 5 s).
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a dump ends.
 #[derive(Debug)]
@@ -63,7 +67,20 @@ where
         Err(stop) => stop,
     };
     report(session, &stop);
+    session.connection.end_dump();
+    let linger = wire.is_semi_sync() && matches!(stop, Stop::Closed);
     wire.finish(stop).await;
+    if linger {
+        await_kill(session).await;
+    }
+}
+
+/// A semi-synchronous MariaDB replica closes its dump and then, on another connection, kills it: its source would not have
+/// noticed. So that this is no error in the replica's log, the connection can still be found for a while.
+async fn await_kill(session: &Session) {
+    session.connection.set_activity(|activity| activity.state = "Closed by the replica");
+    // Whether the KILL comes or not, nothing is left to do.
+    let _ = tokio::time::timeout(KILL_PATIENCE, session.connection.ended()).await;
 }
 
 async fn run<S>(session: &Session, wire: &mut Wire<S>, request: DumpRequest) -> Result<(), Stop>

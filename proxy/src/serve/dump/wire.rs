@@ -39,6 +39,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.buffer = Buffer::new(on);
     }
 
+    pub fn is_semi_sync(&self) -> bool {
+        self.semi_sync
+    }
+
     /// Writes what `fill` puts together, and answers its length; 0 is nothing. The write ends early when the connection is
     /// asked to end: a client that reads no more cannot hold it.
     ///

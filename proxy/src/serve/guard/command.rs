@@ -138,7 +138,7 @@ fn statistics(session: &Session) -> Vec<u8> {
     let service = &session.service;
     let uptime = service.started.elapsed().as_secs();
     let threads = service.connections.all().len();
-    format!("Uptime: {uptime}  Threads: {threads}  Questions: 0  Slow queries: 0").into_bytes()
+    format!("Uptime: {uptime}  Threads: {threads}").into_bytes()
 }
 
 fn kill(session: &Session, body: &[u8]) -> Result<(), SqlError> {

@@ -78,6 +78,7 @@ impl Server {
     fn start_new(name: &str, options: &[&str]) -> Self {
         let dir = temp_dir(name);
         copy_tree(template(), &dir.path().join("data"));
+        std::fs::create_dir(dir.path().join("tmp")).expect("a directory for temporary tables");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let mut server =
             Self { name: name.to_owned(), dir, port: free_port(), options, process: None };
@@ -169,6 +170,8 @@ impl Server {
         let mut command = Command::new(mariadbd());
         command.args(COMMON).arg(format!("--port={}", self.port));
         command.arg(format!("--datadir={}", self.data_dir().display()));
+        // Its own: a starting server deletes the temporary tables of all others in the same directory.
+        command.arg(format!("--tmpdir={}", self.dir.path().join("tmp").display()));
         command.arg(format!("--socket={}", self.socket().display()));
         command.arg(format!("--pid-file={}", self.dir.path().join("pid").display()));
         command.args(&self.options);
@@ -205,10 +208,12 @@ fn template() -> &'static Path {
     TEMPLATE.get_or_init(|| {
         require_series("10.11");
         let dir = run_dir().join("template");
+        let temporary = temp_dir("template-tmp");
         let mut command = Command::new("mariadb-install-db");
         command.args(["--no-defaults", "--force", "--skip-name-resolve", "--skip-test-db"]);
         command.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=10M"]);
         command.arg(format!("--datadir={}", dir.display()));
+        command.arg(format!("--tmpdir={}", temporary.path().display()));
         if rustix::process::geteuid().is_root() {
             command.arg("--user=root");
         }

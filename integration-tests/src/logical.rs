@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn compared(left: &[Event], right: &[Event]) -> Result<Compared, String> {
-        let stream = |events: &[Event]| Stream::new(events.to_vec().into_iter().map(Ok));
+        let stream = |events: &[Event]| Stream::new(events.iter().cloned().map(Ok));
         compare(stream(left), stream(right))
     }
 

@@ -255,8 +255,9 @@ mod tests {
     }
 
     fn compared(left: &[Event], right: &[Event]) -> Result<Compared, String> {
-        let stream = |events: &[Event]| Stream::new(events.iter().cloned().map(Ok));
-        compare(stream(left), stream(right))
+        let left = left.iter().cloned().map(Ok);
+        let right = right.iter().cloned().map(Ok);
+        compare(Stream::new(left), Stream::new(right))
     }
 
     #[test]

@@ -65,6 +65,18 @@ impl Server {
         Self::start_new("upstream", &[UPSTREAM, options].concat())
     }
 
+    /// An upstream with the ed25519 plugin of `$SPILLWAY_PLUGIN_DIR` (`make test` fetches it), or `None` where it is not.
+    pub fn upstream_with_ed25519() -> Option<Self> {
+        let dir = PathBuf::from(std::env::var_os("SPILLWAY_PLUGIN_DIR")?);
+        if !dir.join("auth_ed25519.so").exists() {
+            eprintln!("not tested: there is no auth_ed25519.so in {}", dir.display());
+            return None;
+        }
+        let options = [format!("--plugin-dir={}", dir.display())];
+        let server = Self::upstream_with(&[&options[0], "--plugin-load-add=auth_ed25519"]);
+        Some(server)
+    }
+
     /// A server to be made a replica, running.
     pub fn replica() -> Self {
         Self::replica_with(&[])

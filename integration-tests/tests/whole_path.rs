@@ -37,3 +37,16 @@ fn what_the_upstream_had_before_is_recorded_from_its_first_file() {
     let compared = assert_log_equal(&upstream, &spillway);
     assert!(compared.transactions > 80, "{compared:?}");
 }
+
+#[test]
+fn capture_logs_in_with_ed25519_where_the_server_has_it() {
+    let Some(upstream) = Server::upstream_with_ed25519() else { return };
+    upstream.run(
+        "ALTER USER spillway@'%' IDENTIFIED VIA ed25519 USING PASSWORD('ed-secret');
+         CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1)",
+    );
+    let mut spillway =
+        Spillway::prepared(&upstream).with("[[source]]", "password", "\"ed-secret\"");
+    spillway.start();
+    assert_log_equal(&upstream, &spillway);
+}

@@ -27,8 +27,6 @@ use crate::wire::packet::put_packet;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 512;
-/// From the greeting to the end of the login.
-const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 /// How long connections may take to end when Spillway stops.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 /// After an accept that failed, for example for want of file descriptors.
@@ -280,7 +278,7 @@ where
     };
     let run = AsyncMysqlIntermediary::run_with_options(shim, reader, writer, &options);
     let late = async {
-        tokio::time::sleep(LOGIN_DEADLINE).await;
+        tokio::time::sleep(session.service.login_deadline).await;
         if session.is_logged_in() {
             std::future::pending::<()>().await;
         }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use spillway_binlog::Log;
 use spillway_metrics::serve::ServeMetrics;
@@ -32,8 +32,13 @@ pub(super) struct Service {
     pub metrics: ServeMetrics,
     pub connections: Arc<Registry>,
     pub started: Instant,
+    /// From the greeting to the end of the login.
+    pub login_deadline: Duration,
     accounts: Vec<Arc<Account>>,
 }
+
+/// As MariaDB's `connect_timeout`.
+const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// MariaDB 10 greets with this before its version, so that old replicas do not take it for MySQL 1.
 const REPLICATION_PREFIX: &str = "5.5.5-";
@@ -55,6 +60,7 @@ impl Service {
             metrics,
             connections: Arc::default(),
             started: Instant::now(),
+            login_deadline: LOGIN_DEADLINE,
             accounts: options.accounts.into_iter().map(Arc::new).collect(),
         }
     }

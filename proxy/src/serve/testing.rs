@@ -107,12 +107,21 @@ impl Stage {
 
     /// A log that starts a new file behind every transaction.
     pub fn many_files() -> Self {
-        let stage = Self::with(1);
+        let stage = Self::with(400);
         stage.begin("");
         stage
     }
 
-    fn begin(&self, state: &str) {
+    /// A port that gives little time to log in.
+    pub fn impatient() -> Self {
+        let mut stage = Self::begun("");
+        let service = Arc::get_mut(&mut stage.service).unwrap();
+        service.login_deadline = std::time::Duration::from_millis(20);
+        stage
+    }
+
+    /// Opens the first file.
+    pub fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());
         self.service.log.begin(Arc::new(format()), state).wait_durable().unwrap();
     }

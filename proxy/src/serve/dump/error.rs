@@ -28,7 +28,7 @@ pub(super) enum DumpError {
     #[error(
         "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on master{0}"
     )]
-    InsideEvent(Coordinates),
+    InsideEvent(Box<Coordinates>),
     #[error(
         "Error: connecting slave requested to start from GTID {0}, which is not in the master's binlog"
     )]
@@ -52,17 +52,17 @@ pub(super) enum DumpError {
     #[error(
         "Slave can not handle replication events with the checksum that master is configured to log{0}"
     )]
-    ChecksumUnaware(Coordinates),
+    ChecksumUnaware(Box<Coordinates>),
     #[error("A slave with the same server_id as this slave has connected to the master{0}")]
-    SameServerId(Coordinates),
+    SameServerId(Box<Coordinates>),
     #[error("{error}{coordinates}")]
-    Read { error: ReadError, coordinates: Coordinates },
+    Read { error: Box<ReadError>, coordinates: Box<Coordinates> },
     #[error("{error}{coordinates}")]
-    Group { error: GroupError, coordinates: Coordinates },
+    Group { error: Box<GroupError>, coordinates: Box<Coordinates> },
     #[error("Failed to find format descriptor event in start of binlog: {0}")]
     NoFormatDescription(String),
     #[error("Failed to replace an event that the client does not know: too small event{0}")]
-    TooSmall(Coordinates),
+    TooSmall(Box<Coordinates>),
 }
 
 /// Where the client started and where reading stands; MariaDB ends its messages with it.
@@ -140,7 +140,7 @@ mod tests {
             event: 7,
             byte: 9,
         };
-        let same = DumpError::SameServerId(coordinates);
+        let same = DumpError::SameServerId(Box::new(coordinates));
         assert_eq!(same.to_payload()[1..3], 4052_u16.to_le_bytes());
         assert!(same.to_string().ends_with(
             "; the first event 'a.1' at 4, the last event read from 'a.2' at 7, the last byte read from 'a.2' at 9."

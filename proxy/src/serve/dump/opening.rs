@@ -94,12 +94,14 @@ pub(super) fn ahead(state: &GtidState, gtid: Gtid) -> DumpError {
 }
 
 fn read(error: ReadError, file: &str, position: u64) -> DumpError {
-    let coordinates = |file: String, byte| Coordinates {
-        first_file: file.clone(),
-        first_position: position,
-        file,
-        event: position,
-        byte,
+    let coordinates = |file: String, byte| {
+        Box::new(Coordinates {
+            first_file: file.clone(),
+            first_position: position,
+            file,
+            event: position,
+            byte,
+        })
     };
     match error {
         ReadError::NoSuchFile => DumpError::NoSuchFile,
@@ -109,9 +111,10 @@ fn read(error: ReadError, file: &str, position: u64) -> DumpError {
         ReadError::InsideEvent { file, position } => {
             DumpError::InsideEvent(coordinates(file, position))
         }
-        error @ (ReadError::Damaged { .. } | ReadError::Io { .. }) => {
-            DumpError::Read { error, coordinates: coordinates(file.to_owned(), position) }
-        }
+        error @ (ReadError::Damaged { .. } | ReadError::Io { .. }) => DumpError::Read {
+            error: Box::new(error),
+            coordinates: coordinates(file.to_owned(), position),
+        },
     }
 }
 

@@ -144,7 +144,7 @@ impl<'s> Stream<'s> {
         self.send(wire, &rotate).await?;
         let place = &self.place;
         if self.request.checksum.is_none() && place.checksum != ChecksumAlgorithm::None {
-            return Err(DumpError::ChecksumUnaware(place.coordinates.clone()).into());
+            return Err(DumpError::ChecksumUnaware(place.here()).into());
         }
         self.send(wire, format_description).await
     }
@@ -209,9 +209,7 @@ impl<'s> Stream<'s> {
 
     fn ended(&self, reason: EndReason) -> Stop {
         match reason {
-            EndReason::SameServerId => {
-                DumpError::SameServerId(self.place.coordinates.clone()).into()
-            }
+            EndReason::SameServerId => DumpError::SameServerId(self.place.here()).into(),
             EndReason::Killed | EndReason::Shutdown => Stop::Ended,
         }
     }
@@ -285,15 +283,19 @@ impl Place {
         filter.decide(header, event, self.checksum, state).map_err(|error| match error {
             FilterError::Ahead(gtid) => opening::ahead(&state(), gtid),
             FilterError::Hole(gtid) => DumpError::Hole(gtid),
-            FilterError::TooSmall => DumpError::TooSmall(self.coordinates.clone()),
+            FilterError::TooSmall => DumpError::TooSmall(self.here()),
             FilterError::Group(error) => {
-                DumpError::Group { error, coordinates: self.coordinates.clone() }
+                DumpError::Group { error: Box::new(error), coordinates: self.here() }
             }
         })
     }
 
+    fn here(&self) -> Box<Coordinates> {
+        Box::new(self.coordinates.clone())
+    }
+
     fn read_error(&self, error: ReadError) -> DumpError {
-        DumpError::Read { error, coordinates: self.coordinates.clone() }
+        DumpError::Read { error: Box::new(error), coordinates: self.here() }
     }
 
     fn notice(&self, notice: &Notice, position: u64) -> Vec<u8> {

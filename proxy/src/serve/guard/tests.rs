@@ -62,7 +62,7 @@ async fn a_client_with_another_plugin_is_asked_to_switch() {
         let mut client = stage.connect();
         let reply = client.log_in(user, PASSWORD, plugin).await;
         let request = AuthSwitchRequest::parse(&reply).unwrap();
-        assert_eq!(request.plugin, NATIVE_PASSWORD);
+        assert_eq!(request.auth_plugin, NATIVE_PASSWORD);
         let salt = request.data.strip_suffix(&[0]).unwrap_or(&request.data);
         client.send(3, &sign(NATIVE_PASSWORD, PASSWORD, salt)).await;
         let (sequence, reply) = client.packet().await;

@@ -47,13 +47,13 @@ fn an_address_in_use_is_an_error() {
     handle.join();
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn who_does_not_log_in_is_let_go() {
-    let stage = Stage::begun("");
+    let stage = Stage::impatient();
     let mut client = stage.connect();
     client.receive().await;
     assert!(client.rest().await.is_empty());
     client.task.await.unwrap();
-    let text = prometheus::TextEncoder::new().encode_to_string(&stage.registry.gather()).unwrap();
+    let text = String::from_utf8(stage.registry.text().unwrap()).unwrap();
     assert!(text.contains("spillway_serve_refused_logins_total{reason=\"timeout\"} 1"), "{text}");
 }

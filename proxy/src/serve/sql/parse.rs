@@ -106,7 +106,7 @@ impl Parser<'_> {
             Kind::Text(text) => Ok(Expression::Text(text)),
             Kind::UserVariable(name) => Ok(Expression::UserVariable(name.to_ascii_lowercase())),
             Kind::SystemSign => self.system_name().map(Expression::SystemVariable),
-            Kind::Word(word) if self.symbol('(') => self.call(word),
+            Kind::Word(word) if self.symbol('(') => self.call(&word),
             Kind::Word(word) => self.bare_word(word),
             // SELECT * …, a column of a table: not here.
             Kind::Symbol('*') | Kind::Quoted(_) => Err(ParseError::Unsupported),
@@ -134,7 +134,7 @@ impl Parser<'_> {
     }
 
     /// The opening bracket is behind us.
-    fn call(&mut self, function: String) -> Parsed<Expression> {
+    fn call(&mut self, function: &str) -> Parsed<Expression> {
         let mut arguments = Vec::new();
         if !self.symbol(')') {
             arguments.push(self.nested(Self::expression)?);

@@ -75,7 +75,7 @@ fn file(head: &str, groups: &[Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
 }
 
 fn t(text: &str) -> Vec<Vec<u8>> {
-    transaction(gtid(text), "insert")
+    transaction(gtid(text), "insert into t values (1)")
 }
 
 #[test]

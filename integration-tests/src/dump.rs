@@ -39,7 +39,7 @@ pub struct Request {
     pub flags: u16,
     /// Our server id.
     pub server_id: u32,
-    /// `@master_binlog_checksum`: "CRC32" or "NONE".
+    /// What `@master_binlog_checksum` is set to: `@@global.binlog_checksum`, `'CRC32'` or `'NONE'`.
     pub checksum: &'static str,
     /// `@master_heartbeat_period`.
     pub heartbeat: Option<Duration>,
@@ -61,7 +61,7 @@ impl Request {
             position: 4,
             flags: NON_BLOCKING_WITH_ANNOTATE,
             server_id: 900_000 + NEXT.fetch_add(1, Ordering::Relaxed),
-            checksum: "CRC32",
+            checksum: "@@global.binlog_checksum",
             heartbeat: None,
         }
     }
@@ -117,7 +117,8 @@ impl Dump {
         if let Some(period) = request.heartbeat {
             client.query(&format!("SET @master_heartbeat_period= {}", period.as_nanos()))?;
         }
-        client.query(&format!("SET @master_binlog_checksum='{checksum}'"))?;
+        client.query(&format!("SET @master_binlog_checksum= {checksum}"))?;
+        let checksum = client.query("SELECT @master_binlog_checksum")?.scalar();
         client.query("SET @mariadb_slave_capability=4")?;
         if let Some(gtid) = &request.gtid {
             client.query(&format!("SET @slave_connect_state='{gtid}'"))?;

@@ -230,3 +230,59 @@ fn describe(event: &Logical) -> String {
         head.escape_ascii()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(rows: &[u8], ends_statement: bool) -> Event {
+        // Table id 7, flags, one column, present.
+        let head = [7, 0, 0, 0, 0, 0, u8::from(ends_statement), 0, 1, 0xff];
+        event(23, &[&head, rows].concat())
+    }
+
+    fn event(kind: u8, body: &[u8]) -> Event {
+        Event {
+            timestamp: 5,
+            kind,
+            server_id: 1,
+            length: 0,
+            end_position: 0,
+            flags: 0,
+            body: body.to_vec(),
+            checksummed: true,
+        }
+    }
+
+    fn compared(left: &[Event], right: &[Event]) -> Result<Compared, String> {
+        let left = left.iter().cloned().map(Ok);
+        let right = right.iter().cloned().map(Ok);
+        compare(Stream::new(left), Stream::new(right))
+    }
+
+    #[test]
+    fn packing_header_events_and_positions_do_not_matter() {
+        let apart = [rows(b"a", false), rows(b"b", false), rows(b"c", true), event(16, b"x")];
+        let mut xid = event(16, b"x");
+        xid.end_position = 99;
+        let together =
+            [event(161, b"f"), rows(b"ab", false), event(4, b"r"), rows(b"c", true), xid];
+        assert_eq!(compared(&apart, &together).unwrap().events, 2);
+    }
+
+    #[test]
+    fn anything_else_is_a_difference() {
+        let stream = [rows(b"a", false), rows(b"b", true), event(16, b"x")];
+        let others: [&[Event]; 6] = [
+            &[rows(b"a", false), rows(b"c", true), event(16, b"x")],
+            &[rows(b"a", true), rows(b"b", true), event(16, b"x")],
+            &[rows(b"ab", false), event(16, b"x")],
+            &[rows(b"ab", true), event(16, b"y")],
+            &[rows(b"ab", true)],
+            &[rows(b"ab", true), event(16, b"x"), event(16, b"x")],
+        ];
+        for (number, other) in others.into_iter().enumerate() {
+            assert!(compared(&stream, other).is_err(), "case {number}");
+        }
+    }
+}

@@ -65,6 +65,18 @@ impl Server {
         Self::start_new("upstream", &[UPSTREAM, options].concat())
     }
 
+    /// An upstream with the ed25519 plugin of `$SPILLWAY_PLUGIN_DIR` (`make test` fetches it), or `None` where it is not.
+    pub fn upstream_with_ed25519() -> Option<Self> {
+        let dir = PathBuf::from(std::env::var_os("SPILLWAY_PLUGIN_DIR")?);
+        if !dir.join("auth_ed25519.so").exists() {
+            eprintln!("not tested: there is no auth_ed25519.so in {}", dir.display());
+            return None;
+        }
+        let options = [format!("--plugin-dir={}", dir.display())];
+        let server = Self::upstream_with(&[&options[0], "--plugin-load-add=auth_ed25519"]);
+        Some(server)
+    }
+
     /// A server to be made a replica, running.
     pub fn replica() -> Self {
         Self::replica_with(&[])
@@ -78,6 +90,7 @@ impl Server {
     fn start_new(name: &str, options: &[&str]) -> Self {
         let dir = temp_dir(name);
         copy_tree(template(), &dir.path().join("data"));
+        std::fs::create_dir(dir.path().join("tmp")).expect("a directory for temporary tables");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let mut server =
             Self { name: name.to_owned(), dir, port: free_port(), options, process: None };
@@ -169,6 +182,8 @@ impl Server {
         let mut command = Command::new(mariadbd());
         command.args(COMMON).arg(format!("--port={}", self.port));
         command.arg(format!("--datadir={}", self.data_dir().display()));
+        // Its own: a starting server deletes the temporary tables of all others in the same directory.
+        command.arg(format!("--tmpdir={}", self.dir.path().join("tmp").display()));
         command.arg(format!("--socket={}", self.socket().display()));
         command.arg(format!("--pid-file={}", self.dir.path().join("pid").display()));
         command.args(&self.options);
@@ -205,10 +220,12 @@ fn template() -> &'static Path {
     TEMPLATE.get_or_init(|| {
         require_series("10.11");
         let dir = run_dir().join("template");
+        let temporary = temp_dir("template-tmp");
         let mut command = Command::new("mariadb-install-db");
         command.args(["--no-defaults", "--force", "--skip-name-resolve", "--skip-test-db"]);
         command.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=10M"]);
         command.arg(format!("--datadir={}", dir.display()));
+        command.arg(format!("--tmpdir={}", temporary.path().display()));
         if rustix::process::geteuid().is_root() {
             command.arg("--user=root");
         }

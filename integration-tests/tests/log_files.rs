@@ -12,7 +12,8 @@ use spillway_integration_tests::stack::assert_log_equal;
 fn stopped_with_files() -> (Server, Spillway) {
     let upstream = Server::upstream();
     upstream.run("CREATE DATABASE d; CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, t TEXT)");
-    for _ in 0..10 {
+    // Five in a file, so that the last one has two.
+    for _ in 0..12 {
         upstream.run("INSERT INTO d.t (t) VALUES (REPEAT('x', 50000))");
     }
     let mut spillway =

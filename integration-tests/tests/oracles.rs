@@ -53,31 +53,3 @@ fn the_dump_oracle_calls_a_stream_equal_to_itself_and_sees_a_change() {
     let difference = compare_sources(source, other, "").unwrap_err();
     assert!(difference.contains("0-1-"), "{difference}");
 }
-
-#[test]
-fn the_dump_oracle_ignores_packing_and_nothing_else() {
-    let servers = ["8192", "131072"].map(|size| {
-        let server = Server::upstream_with(&[&format!("--binlog-row-event-max-size={size}")]);
-        server.run("SET timestamp = 1000000000; CREATE DATABASE d");
-        server.run("SET timestamp = 1000000000; CREATE TABLE d.t (a INT, b TEXT)");
-        server
-    });
-    let insert = |server: &Server, rows: u32| {
-        server.run(&format!(
-            "SET timestamp = 1000000001; USE d;
-             INSERT INTO t SELECT seq, REPEAT('x', 3000) FROM seq_1_to_{rows}"
-        ));
-    };
-    let compare = || {
-        let source = |server: &Server| (server.port(), APP_USER);
-        compare_sources(source(&servers[0]), source(&servers[1]), "")
-    };
-    insert(&servers[0], 500);
-    insert(&servers[1], 500);
-    // Xids and thread ids are numbers of the server, the same on both after the same statements.
-    assert_eq!(compare().unwrap().transactions, 3);
-    insert(&servers[0], 500);
-    insert(&servers[1], 501);
-    let difference = compare().unwrap_err();
-    assert!(difference.contains("0-1-4"), "{difference}");
-}

@@ -1,7 +1,9 @@
 //! App → relay → upstream → capture → log → replica, undisturbed.
 
 use spillway_integration_tests::load::{self, Plan};
-use spillway_integration_tests::stack::Stack;
+use spillway_integration_tests::servers::Server;
+use spillway_integration_tests::spillway::Spillway;
+use spillway_integration_tests::stack::{Stack, assert_log_equal};
 
 use crate::setting;
 
@@ -23,13 +25,28 @@ fn a_mixed_load_through_the_relay_is_the_same_in_the_log_and_on_the_replica() {
 #[test]
 fn what_the_upstream_had_before_is_recorded_from_its_first_file() {
     let plan = Plan { big_rows: false, ..Plan::everything(2, 2, 40) };
-    let upstream = spillway_integration_tests::servers::Server::upstream();
+    let upstream = Server::upstream();
     load::prepare(upstream.port(), &plan);
     load::run(upstream.port(), &plan);
     upstream.run("FLUSH BINARY LOGS");
-    load::run(upstream.port(), &Plan { seed: 3, ..plan });
+    let plan = Plan { seed: 3, ..plan };
+    load::prepare(upstream.port(), &plan);
+    load::run(upstream.port(), &plan);
 
-    let spillway = spillway_integration_tests::spillway::Spillway::started(&upstream);
-    let compared = spillway_integration_tests::stack::assert_log_equal(&upstream, &spillway);
+    let spillway = Spillway::started(&upstream);
+    let compared = assert_log_equal(&upstream, &spillway);
     assert!(compared.transactions > 80, "{compared:?}");
+}
+
+#[test]
+fn capture_logs_in_with_ed25519_where_the_server_has_it() {
+    let Some(upstream) = Server::upstream_with_ed25519() else { return };
+    upstream.run(
+        "ALTER USER spillway@'%' IDENTIFIED VIA ed25519 USING PASSWORD('ed-secret');
+         CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1)",
+    );
+    let mut spillway =
+        Spillway::prepared(&upstream).with("[[source]]", "password", "\"ed-secret\"");
+    spillway.start();
+    assert_log_equal(&upstream, &spillway);
 }

@@ -115,7 +115,7 @@ impl Cursor {
     fn open(shared: Arc<Shared>, entry: Arc<FileEntry>) -> Result<Self, ReadError> {
         let file = shared.options.fs.open_read(&entry.path);
         let file = file.map_err(|error| ReadError::Io { file: entry.name.clone(), error })?;
-        let view = View::new(file, shared.options.mmap);
+        let view = View::new(Arc::from(file), shared.options.mmap);
         Ok(Self { shared, entry, view, position: MAGIC.len() as u64 })
     }
 

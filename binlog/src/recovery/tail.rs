@@ -120,9 +120,7 @@ impl Tail {
         path: &Path,
     ) -> io::Result<PathBuf> {
         const STEP: u64 = 1 << 20;
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".cut-{}", self.end));
-        let aside = PathBuf::from(name);
+        let aside = free_name(place, path, self.end);
         let copy = place.fs.open(&aside, true)?;
         let mut from = self.end;
         let mut buffer = Vec::new();
@@ -136,6 +134,21 @@ impl Tail {
         place.fs.sync_dir(place.dir)?;
         Ok(aside)
     }
+}
+
+/// `binlog.000007.cut-1234`, with a number behind it where the same place was cut before: that copy stays too.
+fn free_name(place: &Place<'_>, path: &Path, position: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".cut-{position}"));
+    let mut aside = PathBuf::from(&name);
+    let mut number = 2_u32;
+    while place.fs.metadata(&aside).is_ok() {
+        let mut numbered = name.clone();
+        numbered.push(format!(".{number}"));
+        aside = numbered.into();
+        number += 1;
+    }
+    aside
 }
 
 /// The groups of the file, as far as they are read.

@@ -55,6 +55,8 @@ pub fn demo(once: bool, dir: Option<PathBuf>) -> Result<Outcome, Failure> {
             }
         }
     });
+    // Waits for an installation that was interrupted: it still writes into the directory.
+    drop(runtime);
     place.leave();
     outcome
 }

@@ -36,10 +36,14 @@ impl Server {
     /// Makes a data directory below `dir`, starts a server on it and waits until it answers.
     pub(super) async fn start(dir: &Path, role: Role) -> Result<Self, Failure> {
         let data = dir.join(role.name);
-        let install = install(&data)?;
+        let temporary = dir.join(format!("{}-tmp", role.name));
+        std::fs::create_dir_all(&temporary).map_err(|error| {
+            Failure::fault(format!("cannot make {}: {error}", temporary.display()))
+        })?;
+        let install = install(&data, &temporary)?;
         tokio::task::spawn_blocking(|| complete(install)).await.map_err(Failure::fault)??;
         let port = free_port().map_err(Failure::fault)?;
-        let mut command = command(&data, port, role)?;
+        let mut command = command(&data, &temporary, port, role)?;
         let log = dir.join(format!("{}.log", role.name));
         let program = Program::start(role.name, &mut command, &log)
             .map_err(|error| Failure::fault(format!("cannot start mariadbd: {error}")))?;
@@ -96,12 +100,14 @@ pub(super) fn port_or_free(wanted: u16) -> std::io::Result<u16> {
     }
 }
 
-fn install(data: &Path) -> Result<Command, Failure> {
+/// `temporary` is the server's own: a starting server deletes the temporary tables of all others in the same directory.
+fn install(data: &Path, temporary: &Path) -> Result<Command, Failure> {
     let mut command = Command::new(find("mariadb-install-db")?);
     command
         .args(["--no-defaults", "--force", "--skip-name-resolve", "--skip-test-db"])
         .arg("--auth-root-authentication-method=normal")
         .arg(option("--datadir=", data))
+        .arg(option("--tmpdir=", temporary))
         .args(as_root())
         .stdin(Stdio::null());
     Ok(command)
@@ -118,11 +124,12 @@ fn complete(mut command: Command) -> Result<(), Failure> {
     Err(Failure::fault(format!("mariadb-install-db ended with {}: {said}", output.status)))
 }
 
-fn command(data: &Path, port: u16, role: Role) -> Result<Command, Failure> {
+fn command(data: &Path, temporary: &Path, port: u16, role: Role) -> Result<Command, Failure> {
     let mut command = Command::new(find("mariadbd")?);
     command
         .arg("--no-defaults")
         .arg(option("--datadir=", data))
+        .arg(option("--tmpdir=", temporary))
         // Below the data directory, however long its path: socket paths are limited to 107 bytes.
         .args(["--socket=server.sock", "--pid-file=server.pid", "--bind-address=127.0.0.1"])
         .arg(format!("--port={port}"))

@@ -6,7 +6,7 @@ use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState, parse_list};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
+use spillway_binlog::transaction::Assembled;
 use spillway_binlog::{Log, LogOptions};
 use spillway_metrics::Registry;
 use spillway_metrics::serve::ServeMetrics;
@@ -123,7 +123,7 @@ impl Stage {
     /// Opens the first file.
     pub fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());
-        self.service.log.begin(Arc::new(format()), state).wait_durable().unwrap();
+        self.service.log.submitter().begin(Arc::new(format()), state).wait_durable().unwrap();
     }
 
     fn with(max_binlog_size: u64) -> Self {
@@ -165,19 +165,15 @@ impl Stage {
 
     /// Records a transaction.
     pub fn record(&self, events: &[Vec<u8>]) {
-        let options = TransactionOptions {
-            row_event_max_size: 65_536,
-            max_cache_size: None,
-            checksum: ChecksumAlgorithm::Crc32,
-        };
-        let mut assembler = TransactionAssembler::new(options, Arc::new(format()));
+        let source = self.service.log.submitter();
+        let mut assembler = source.assembler(Arc::new(format()));
         let mut complete = None;
         for event in events {
             if let Assembled::Complete(transaction) = assembler.push(event).unwrap() {
                 complete = Some(transaction);
             }
         }
-        self.service.log.submit(complete.unwrap()).wait_durable().unwrap();
+        source.submit(complete.unwrap()).wait_durable().unwrap();
     }
 
     /// Records ordinary transactions under these GTIDs.

@@ -10,7 +10,7 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::transaction::{Assembled, TransactionAssembler};
-use spillway_binlog::{Health, Ticket};
+use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
@@ -45,6 +45,8 @@ pub(super) struct Stream<'a> {
     format: Option<Arc<FormatDescription>>,
     assembler: Option<TransactionAssembler>,
     in_flight: InFlight,
+    /// Where the upstream was when the session began, less what the log has of it.
+    target: Vec<Gtid>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
@@ -69,6 +71,7 @@ impl<'a> Stream<'a> {
         context: &'a Context,
         begin: Option<Begin>,
         checksum: ChecksumAlgorithm,
+        target: Vec<Gtid>,
     ) -> Self {
         Self {
             context,
@@ -77,6 +80,7 @@ impl<'a> Stream<'a> {
             format: None,
             assembler: None,
             in_flight: InFlight::default(),
+            target,
             last: None,
             last_timestamp: 0,
             transactions: 0,
@@ -109,6 +113,7 @@ impl<'a> Stream<'a> {
                 self.streaming(backoff);
             }
             self.publish();
+            self.note_caught_up();
             let filled = connection.reader.fill(&mut connection.stream);
             timeout(SILENCE_LIMIT, filled)
                 .await
@@ -194,6 +199,22 @@ impl<'a> Stream<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells the log once it has what the upstream had when the session began.
+    fn note_caught_up(&mut self) {
+        let log = &self.context.log;
+        if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        let state = log.gtid_state();
+        self.target.retain(|gtid| {
+            let known = state.last_of(gtid.domain, gtid.server);
+            known.is_none_or(|known| known.sequence < gtid.sequence)
+        });
+        if self.target.is_empty() {
+            log.set_caught_up();
+        }
     }
 
     /// Tells status and metrics how far it is; once a read, not once a transaction.

@@ -100,6 +100,13 @@ impl Stage {
 
     /// A log whose first file begins at a position.
     pub fn begun(state: &str) -> Self {
+        let stage = Self::behind(state);
+        stage.service.log.set_caught_up();
+        stage
+    }
+
+    /// The same, but what its source has is not in the log yet.
+    pub fn behind(state: &str) -> Self {
         let stage = Self::with(1 << 30);
         stage.begin(state);
         stage

@@ -240,6 +240,24 @@ async fn positions_that_cannot_be_are_told_in_mariadbs_words() {
 }
 
 #[tokio::test]
+async fn a_replica_ahead_of_a_log_that_lost_its_end_is_held_until_it_has_caught_up() {
+    let stage = Stage::behind("");
+    stage.record_all("0-1-1,0-1-2");
+    let mut client = replica(&stage, "0-1-4", 2).await;
+    stage.record_all("0-1-3,0-1-4,0-1-5");
+    let mut events = Vec::new();
+    while gtids(&events) != "0-1-5" {
+        events.push(next(&mut client).await);
+    }
+    // Ahead of a log that lacks nothing, it is refused.
+    let mut client = replica(&stage, "0-1-9", 3).await;
+    stage.service.log.set_caught_up();
+    let (code, text) = message(&mut client).await;
+    assert_eq!(code, 1236);
+    assert!(text.contains("0-1-9"), "{text}");
+}
+
+#[tokio::test]
 async fn who_cannot_read_checksums_gets_none_of_their_events() {
     let stage = Stage::begun("");
     stage.record_all("0-1-1");

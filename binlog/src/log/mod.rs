@@ -286,6 +286,11 @@ impl Log {
         self.shared.options.checksum
     }
 
+    /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
+    pub fn max_cache_size(&self) -> Option<u64> {
+        self.shared.options.max_cache_size
+    }
+
     /// Format description of the newest file; `None` before the first.
     pub fn format(&self) -> Option<Arc<FormatDescription>> {
         self.shared.files.newest().map(|entry| Arc::clone(&entry.format))

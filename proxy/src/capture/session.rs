@@ -23,8 +23,20 @@ pub(super) async fn run(context: &Context, backoff: &mut Backoff) -> Result<Infa
     let checksum = prepare(&mut connection, &plan).await?;
     connection.register(context.options.server_id).await?;
     connection.start_dump(context.options.server_id, &plan.file).await?;
+    if let Some(limit) = context.log.max_cache_size() {
+        connection.reader.limit = connection.reader.limit.min(packet_limit(limit));
+    }
     let stream = Stream::new(context, plan.begin, checksum, target);
     stream::run(connection, stream, backoff).await
+}
+
+/// The largest packet of a dump whose event can be part of a transaction of `max_cache_size` bytes.
+fn packet_limit(max_cache_size: u64) -> usize {
+    const STATUS_AND_CHECKSUM: usize = 1 + 4;
+    // Header events are not part of a transaction, and small.
+    const HEADER_EVENTS: usize = 1 << 20;
+    let size = usize::try_from(max_cache_size).unwrap_or(usize::MAX);
+    size.saturating_add(STATUS_AND_CHECKSUM).max(HEADER_EVENTS)
 }
 
 /// Refuses what cannot be captured, with a sentence that says what to do.

@@ -14,8 +14,9 @@ use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
-use super::connection::{Connection, sequence_fault};
+use super::connection::Connection;
 use super::fault::Fault;
+use super::packets::PacketError;
 use super::{Context, set_state};
 use crate::source::CaptureState;
 
@@ -94,7 +95,9 @@ impl<'a> Stream<'a> {
         backoff: &mut Backoff,
     ) -> Result<Infallible, Fault> {
         loop {
-            while let Some(payload) = connection.reader.buffered().map_err(sequence_fault)? {
+            while let Some(payload) =
+                connection.reader.buffered().map_err(|error| self.packet(error))?
+            {
                 match payload.split_first() {
                     Some((0, event)) => self.event(event)?,
                     Some((0xfe, rest)) if rest.len() < 8 => return Err(Fault::DumpEnded),
@@ -121,6 +124,16 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
+    fn packet(&self, error: PacketError) -> Fault {
+        match (error, self.context.options.max_cache_size) {
+            (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
+                "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
+            )),
+            _ => error.into(),
+        }
+    }
+
     /// Events arrive: all is well, whatever was before.
     fn streaming(&self, backoff: &mut Backoff) {
         backoff.reset();
@@ -130,7 +143,7 @@ impl<'a> Stream<'a> {
 
     fn event(&mut self, event: &[u8]) -> Result<(), Fault> {
         self.bytes += event.len() as u64;
-        let header = EventHeader::parse(event)?;
+        let header = EventHeader::parse_whole(event)?;
         if header.event_type == EventType::FORMAT_DESCRIPTION {
             return self.format_description(event);
         }

@@ -205,7 +205,7 @@ fn damage_is_never_read_past() {
     sample.record(&open(&sample), 1..=40);
     let log = open(&sample);
     // Damaged behind the log's back, with the time of change put back: only the checksum can tell.
-    log.shared.files.get(1).unwrap().verified_to.store(0, std::sync::atomic::Ordering::SeqCst);
+    log.shared.files.get(1).unwrap().verified_to.store(0, Ordering::SeqCst);
     let path = &sample.files()[0];
     let at = usize::try_from(sample.ends()[2]).unwrap();
     let mut bytes = fs::read(path).unwrap();

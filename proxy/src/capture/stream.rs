@@ -126,7 +126,7 @@ impl<'a> Stream<'a> {
 
     /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
     fn packet(&self, error: PacketError) -> Fault {
-        match (error, self.context.options.max_cache_size) {
+        match (error, self.context.log.max_cache_size()) {
             (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
                 "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
             )),

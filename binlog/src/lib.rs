@@ -14,8 +14,8 @@ pub mod rows;
 pub mod transaction;
 
 pub use log::{
-    Changed, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver, SubmitError,
-    Ticket, file_name, file_number, index_path,
+    Changed, CommitLevel, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver,
+    SubmitError, Submitter, Ticket, file_name, file_number, index_path,
 };
 pub use recovery::OpenError;
 

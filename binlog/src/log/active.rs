@@ -14,7 +14,7 @@ use crate::gtid::mariadb::Gtid;
 #[derive(Debug)]
 pub(crate) struct ActiveFile {
     pub(crate) entry: Arc<FileEntry>,
-    pub(crate) file: Box<dyn LogFile>,
+    pub(crate) file: Arc<dyn LogFile>,
     /// Where the next byte goes.
     pub(crate) position: u64,
 }
@@ -28,6 +28,27 @@ pub(crate) struct Place<'a> {
     pub(crate) server_id: u32,
 }
 
+impl Place<'_> {
+    /// The entry of a file whose bytes this process has made.
+    pub(crate) fn entry(
+        &self,
+        number: u64,
+        format: FormatDescription,
+        gtid_list: Vec<Gtid>,
+    ) -> FileEntry {
+        let name = file_name(self.basename, number);
+        FileEntry {
+            number,
+            path: self.dir.join(&name),
+            name,
+            format: Arc::new(format),
+            gtid_list,
+            closed_len: AtomicU64::new(0),
+            verified_to: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
 impl ActiveFile {
     /// Creates file `number` with its header events, durable, directory entry included. A file of that name left by a crash is
     /// overwritten: nothing in it was ever published.
@@ -37,30 +58,28 @@ impl ActiveFile {
         format: FormatDescription,
         list: Vec<Gtid>,
     ) -> io::Result<Self> {
-        let name = file_name(place.basename, number);
-        let path = place.dir.join(&name);
-        let file = place.fs.open(&path, true)?;
+        let path = place.dir.join(file_name(place.basename, number));
+        let file: Arc<dyn LogFile> = Arc::from(place.fs.open(&path, true)?);
         let head = head(&format, &list, place.server_id);
         file.write_all_at(&mut [IoSlice::new(&head)], 0)?;
         file.sync_data()?;
         place.fs.sync_dir(place.dir)?;
-        let entry = FileEntry {
-            number,
-            name,
-            path,
-            format: Arc::new(format),
-            gtid_list: list,
-            closed_len: AtomicU64::new(0),
-            verified_to: AtomicU64::new(u64::MAX),
-        };
+        let entry = place.entry(number, format, list);
         Ok(Self { entry: Arc::new(entry), file, position: head.len() as u64 })
+    }
+
+    /// Takes back what was appended from `position` on.
+    pub(crate) fn cut_back(&mut self, position: u64) -> io::Result<()> {
+        self.file.set_len(position)?;
+        self.position = position;
+        Ok(())
     }
 
     /// Appends `parts`. After an error the file is cut back to what it was; where that fails too, so does everything.
     pub(crate) fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if let Err(error) = self.file.write_all_at(parts, self.position) {
-            self.file.set_len(self.position)?;
+            self.cut_back(self.position)?;
             return Err(error);
         }
         self.position += len as u64;
@@ -90,7 +109,7 @@ impl ActiveFile {
 }
 
 /// Magic, format description and Gtid_list of a file.
-fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
+pub(crate) fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
     let timestamp = now();
     let len = format.to_event(timestamp, server_id, 0).len() + MAGIC.len();
     let mut head = MAGIC.to_vec();

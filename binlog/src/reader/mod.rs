@@ -8,3 +8,4 @@ mod view;
 pub use attach::AttachError;
 pub use cursor::{Cursor, EventRun, ReadError, Run};
 pub use scan::{FileScan, ScanError, ScanErrorKind, ScannedEvent};
+pub(crate) use view::View;

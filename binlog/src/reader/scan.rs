@@ -86,7 +86,7 @@ impl FileScan {
         let at_start = |kind| ScanError { position: 0, kind };
         let view = fs
             .open_read(path)
-            .map(|file| View::new(file, true))
+            .map(|file| View::new(file.into(), true))
             .map_err(|error| at_start(error.into()))?;
         let len = view.file_len().map_err(|error| at_start(error.into()))?;
         let mut scan = Self { view, len, position: MAGIC.len() as u64, checksum: None };

@@ -209,7 +209,8 @@ impl Recovery<'_> {
         let io = |error| io_error(self.place, error);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
-        let active = ActiveFile { entry: Arc::clone(&entry), file, position: tail.end };
+        let active =
+            ActiveFile { entry: Arc::clone(&entry), file: file.into(), position: tail.end };
         self.files.push(entry);
         if !tail.rotated {
             return Ok((active, tail.state));

@@ -6,6 +6,7 @@ use super::fault::Verdict;
 
 const FIRST: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(10);
+const FULL_DISK: Duration = Duration::from_secs(1);
 
 /// Doubles from 100 ms up to 10 s; starts over once events arrive.
 #[derive(Debug)]
@@ -24,10 +25,12 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// What somebody has to change is looked at again every 10 s.
+    /// What somebody has to change is looked at again every 10 s, a full disk every second.
     pub(super) fn next(&mut self, verdict: Verdict) -> Duration {
-        if verdict != Verdict::Retry {
-            return CAP;
+        match verdict {
+            Verdict::Retry => {}
+            Verdict::DiskFull => return FULL_DISK,
+            Verdict::Refused | Verdict::Diverged | Verdict::Stopped => return CAP,
         }
         let wait = self.next;
         self.next = (wait * 2).min(CAP);

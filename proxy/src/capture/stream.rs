@@ -9,7 +9,7 @@ use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
+use spillway_binlog::transaction::{Assembled, TransactionAssembler};
 use spillway_binlog::{Health, Ticket};
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ use crate::source::CaptureState;
 pub(super) const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
 const SILENCE_LIMIT: Duration = HEARTBEAT_PERIOD.saturating_mul(3);
 
-/// Bytes handed to the log and not yet on disk at which reading waits: enough for whole commit groups from one source.
+/// Bytes handed to the log and not yet written at which reading waits: enough for whole commit groups from one source.
 const MAX_IN_FLIGHT: u64 = 64 << 20;
 /// A ticket is kept for about this many bytes.
 const TICKET_EVERY: u64 = 1 << 20;
@@ -143,8 +143,8 @@ impl<'a> Stream<'a> {
         if let Assembled::Complete(transaction) = assembler.push(event)? {
             self.last = Some(transaction.gtid());
             self.transactions += 1;
-            let bytes = transaction.size() as u64;
-            self.in_flight.add(self.context.log.submit(transaction), bytes);
+            let bytes = transaction.size();
+            self.in_flight.add(self.context.submitter.submit(transaction), bytes);
         }
         Ok(())
     }
@@ -161,15 +161,10 @@ impl<'a> Stream<'a> {
             );
         }
         let format = Arc::new(format);
-        let options = TransactionOptions {
-            row_event_max_size: self.context.options.row_event_max_size,
-            max_cache_size: self.context.options.max_cache_size,
-            checksum: self.context.log.checksum(),
-        };
-        self.assembler = Some(TransactionAssembler::new(options, Arc::clone(&format)));
+        self.assembler = Some(self.context.submitter.assembler(Arc::clone(&format)));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.in_flight.add(self.context.log.begin(format, state.clone()), 0);
+            self.in_flight.add(self.context.submitter.begin(format, state.clone()), 0);
             self.begin = None;
         }
         Ok(())
@@ -179,7 +174,7 @@ impl<'a> Stream<'a> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
             let state = GtidState::from_list(&list);
-            self.in_flight.add(self.context.log.begin(Arc::clone(format), state), 0);
+            self.in_flight.add(self.context.submitter.begin(Arc::clone(format), state), 0);
             self.begin = None;
         }
         Ok(())
@@ -189,8 +184,8 @@ impl<'a> Stream<'a> {
     async fn settle(&mut self, limit: u64) -> Result<(), Fault> {
         const LOOK_EVERY: Duration = Duration::from_millis(500);
         while let Some(ticket) = self.in_flight.oldest(limit) {
-            match timeout(LOOK_EVERY, ticket.durable()).await {
-                Ok(durable) => durable?,
+            match timeout(LOOK_EVERY, ticket.written()).await {
+                Ok(written) => written?,
                 Err(_) if self.context.log.health() == Health::DiskFull => {
                     let reason = "the log's disk is full: make room, recording goes on by itself";
                     set_state(self.context, CaptureState::PausedForDisk, reason);
@@ -229,7 +224,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What the log has not told to be on disk yet.
+/// What the log has not told to be written yet.
 #[derive(Debug, Default)]
 struct InFlight {
     /// A ticket, and the bytes handed over since the one before it.
@@ -252,7 +247,7 @@ impl InFlight {
     /// The oldest ticket still to be waited for while `limit` bytes or more are in flight.
     fn oldest(&mut self, limit: u64) -> Option<Ticket> {
         while let Some((ticket, bytes)) = self.tickets.front() {
-            if !ticket.is_durable() {
+            if !ticket.is_written() {
                 break;
             }
             self.bytes -= bytes;

@@ -5,7 +5,7 @@ use crate::logical::{Compared, Stream};
 use crate::replica::REPLICA_USER;
 use crate::servers::{APP_USER, Server};
 use crate::spillway::{self, Spillway};
-use crate::{checksum, files, logical, replica, tool};
+use crate::{checksum, files, logical, replica, tool, wait};
 
 /// The three of them.
 pub struct Stack {
@@ -53,6 +53,7 @@ impl Stack {
     }
 
     fn assert_tables_equal(&self) {
+        wait_idle(&self.upstream);
         let position = self.upstream.gtid_binlog_pos();
         self.spillway.wait_recorded(&position);
         replica::wait_applied(&self.replica, &position);
@@ -82,8 +83,18 @@ pub fn assert_files_valid(spillway: &Spillway) {
     spillway::run(&["binlog", "verify", dir.to_str().unwrap()]).expect_code(0);
 }
 
+/// Waits until no application's statement runs any more: one whose connection was cut still goes on to its end, and commits.
+fn wait_idle(upstream: &Server) {
+    let busy = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{}'",
+        APP_USER.0
+    );
+    wait::until_equal("the upstream is idle", &"0".to_owned(), || upstream.query(&busy).scalar());
+}
+
 /// Rolls back what a lost connection left prepared, so that no lock and no open XA transaction is left.
 pub fn roll_back_prepared(upstream: &Server) {
+    wait_idle(upstream);
     for row in upstream.query("XA RECOVER").rows {
         let xid = row[3].clone().unwrap_or_default();
         upstream.run(&format!("XA ROLLBACK '{xid}'"));

@@ -165,14 +165,18 @@ impl Committer {
         let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
         let list = self.state.list();
         match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
-            Some(head) => self.rename(format, list, spilled, &head)?,
+            Some(head) => {
+                // Before the file is published: who sees the transaction must find its GTID.
+                self.state.update(gtid);
+                self.rename(format, list, spilled, &head)?;
+            }
             None => {
                 // More GTIDs were added since its first event than there is room for.
                 self.rotate(&format)?;
                 self.copy(spilled)?;
+                self.state.update(gtid);
             }
         }
-        self.state.update(gtid);
         self.sync()?;
         self.rotate_if_over_size()
     }
@@ -359,7 +363,8 @@ impl Committer {
             self.shared.syncer.close();
             return;
         }
-        if let Some(active) = &self.active {
+        let latched = matches!(self.shared.published.view().health, Health::Latched(_));
+        if let Some(active) = self.active.as_ref().filter(|_| !latched) {
             self.shared.note_durable(active.entry.number, active.position, Duration::ZERO);
         }
     }

@@ -34,10 +34,25 @@ pub fn run() {
     );
     println!("|---|---|---|---|---|---|---|---|");
     for case in [
-        Case { name: "50 sources, streaming", submitters: SUBMITTERS, waits: false, transactions: 100_000 },
-        Case { name: "50 submitters, each waits until durable", submitters: SUBMITTERS, waits: true, transactions: 20_000 },
+        Case {
+            name: "50 sources, streaming",
+            submitters: SUBMITTERS,
+            waits: false,
+            transactions: 100_000,
+        },
+        Case {
+            name: "50 submitters, each waits until durable",
+            submitters: SUBMITTERS,
+            waits: true,
+            transactions: 20_000,
+        },
         Case { name: "one source, streaming", submitters: 1, waits: false, transactions: 100_000 },
-        Case { name: "one submitter, waits until durable", submitters: 1, waits: true, transactions: 1_000 },
+        Case {
+            name: "one submitter, waits until durable",
+            submitters: 1,
+            waits: true,
+            transactions: 1_000,
+        },
     ] {
         print(case);
     }

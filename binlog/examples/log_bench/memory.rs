@@ -13,7 +13,9 @@ const READERS: u64 = 16;
 
 pub fn run() {
     let size = setting("LOG_BENCH_MEMORY_MIB", 1024);
-    println!("\n### memory: anonymous, MiB, while a transaction of {size} MiB is taken and {READERS} readers read\n");
+    println!(
+        "\n### memory: anonymous, MiB, while a transaction of {size} MiB is taken and {READERS} readers read\n"
+    );
     println!("| reading through | at rest | most |\n|---|---|---|");
     for (name, mmap) in [("memory maps", true), ("buffers", false)] {
         let place = Place::new("memory");

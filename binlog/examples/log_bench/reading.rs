@@ -31,7 +31,10 @@ pub fn run() {
             let rounds = (0..setting("LOG_BENCH_ROUNDS", 3)).map(|_| rate(&log, readers));
             median(rounds.collect::<Vec<_>>())
         });
-        println!("| {readers} cursor(s), every byte copied once, GB/s in all | {:.2} | {:.2} |", rates[0], rates[1]);
+        println!(
+            "| {readers} cursor(s), every byte copied once, GB/s in all | {:.2} | {:.2} |",
+            rates[0], rates[1]
+        );
     }
     attach(&place, transactions);
     recovery(&place, bytes);
@@ -112,8 +115,13 @@ fn recovery(place: &Place, bytes: u64) {
     };
     let hint = place.path().join("binlog.verified");
     let rounds = setting("LOG_BENCH_ROUNDS", 3);
-    let known = [true, false].map(|mmap| median((0..rounds).map(|_| open(mmap)).collect::<Vec<_>>()));
-    println!("| open after a close in good order, ms | {:.1} | {:.1} |", known[0] * 1e3, known[1] * 1e3);
+    let known =
+        [true, false].map(|mmap| median((0..rounds).map(|_| open(mmap)).collect::<Vec<_>>()));
+    println!(
+        "| open after a close in good order, ms | {:.1} | {:.1} |",
+        known[0] * 1e3,
+        known[1] * 1e3
+    );
     let unknown = [true, false].map(|mmap| {
         let cold = |_| {
             forget(&hint);

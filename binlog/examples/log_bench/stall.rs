@@ -150,7 +150,9 @@ fn quantile(samples: &[f64], q: f64) -> f64 {
 }
 
 fn print(cases: &[(u64, Way)], rounds: &[Vec<Watched>]) {
-    println!("\n### stall: durable latency of 8 committers' small transactions, ms (p50 / p99 / p99.9 / max; medians of rounds)\n");
+    println!(
+        "\n### stall: durable latency of 8 committers' small transactions, ms (p50 / p99 / p99.9 / max; medians of rounds)\n"
+    );
     println!(
         "| large one | before | while it arrives | while it commits | 2 s after | p99.9 of commit and after ÷ before | its own commit | first of its own source behind it | longest sync / dir sync / write in the slot |"
     );

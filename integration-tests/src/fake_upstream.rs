@@ -191,8 +191,11 @@ fn format_description() -> Vec<u8> {
     body.extend_from_slice(&version);
     body.extend_from_slice(&[0, 0, 0, 0, 19]);
     let mut lengths = [0; 171];
-    lengths[18] = 8;
-    lengths[22..25].fill(8);
+    // Of the types that are sent; a length of a type is at its number less one.
+    for (kind, length) in [(ROTATE, 8), (TABLE_MAP, 8), (WRITE_ROWS, 8), (GTID, 19), (GTID_LIST, 4)]
+    {
+        lengths[usize::from(kind) - 1] = length;
+    }
     body.extend_from_slice(&lengths);
     // CRC32.
     body.push(1);

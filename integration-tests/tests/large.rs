@@ -22,6 +22,7 @@ use spillway_integration_tests::{checksum, tool, wait};
 
 use crate::setting;
 
+const NONE: [PathBuf; 0] = [];
 const BINLOG: &str = "[binlog]";
 const THRESHOLD: &str = "binlog_large_commit_threshold";
 const TABLE: &str =
@@ -30,7 +31,7 @@ const TABLE: &str =
 /// One statement, one transaction, of about `megabytes` · 10⁶ bytes.
 fn insert(server: &Server, megabytes: u64) {
     let rows = megabytes * 25;
-    server.run(&format!("INSERT INTO d.t (t) SELECT REPEAT('x', 40000) FROM seq_1_to_{rows}"));
+    server.run(&format!("USE d; INSERT INTO t (t) SELECT REPEAT('x', 40000) FROM seq_1_to_{rows}"));
 }
 
 /// Type, start and end of every event in a file; each must say modulo 2³² where it ends.
@@ -73,7 +74,7 @@ fn a_transaction_over_the_threshold_becomes_a_file_of_its_own() {
     let kinds: Vec<u8> = events.iter().take(3).map(|event| event.0).collect();
     assert_eq!(kinds, [FORMAT_DESCRIPTION, GTID_LIST, GTID]);
     assert!(events[3].1 % 4096 == 0 && events[3].1 > 0, "the body begins at {}", events[3].1);
-    assert_eq!(caches(&stack.spillway), [] as [PathBuf; 0]);
+    assert_eq!(caches(&stack.spillway), NONE);
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn a_spilled_transaction_below_the_threshold_has_valid_positions() {
     let files = stack.spillway.binlog_files();
     assert_eq!(files.len(), 1, "{files:?}");
     assert!(events(&files[0]).last().unwrap().2 > 21_000_000);
-    assert_eq!(caches(&stack.spillway), [] as [PathBuf; 0]);
+    assert_eq!(caches(&stack.spillway), NONE);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
             proxy.stall(true);
         });
         spillway.kill();
-        assert_ne!(caches(&spillway), [] as [PathBuf; 0], "the kill leaves the cache");
+        assert_ne!(caches(&spillway), NONE, "the kill leaves the cache");
         // Nothing arrives yet: what is there after the start is what the start has left.
         spillway.launch();
         wait::until("the caches are removed", || caches(&spillway).is_empty().then_some(()));
@@ -138,7 +139,7 @@ fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
     replica::wait_applied(&server, &position);
     checksum::assert_equal(&upstream, &server);
     assert_files_valid(&spillway);
-    assert_eq!(caches(&spillway), [] as [PathBuf; 0]);
+    assert_eq!(caches(&spillway), NONE);
 }
 
 fn killed_again_and_again(level: &str, seed: u64) {

@@ -290,4 +290,6 @@ impl Recovery<'_> {
 }
 
 #[cfg(test)]
+mod cuts;
+#[cfg(test)]
 mod tests;

@@ -114,7 +114,7 @@ impl Committer {
                 "a transaction has another checksum than its log",
             )));
         }
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let next = self.next_format(&transaction, group.bytes)?;
         if self.shared.queue.is_large(&transaction) {
             self.write(group)?;
@@ -131,7 +131,13 @@ impl Committer {
                 self.copy(spilled)?;
             }
         }
+        self.pass(gtid, time)
+    }
+
+    /// A transaction is in the active file, or will be with the next write.
+    fn pass(&mut self, gtid: Gtid, time: u32) -> Result<(), Stop> {
         self.state.update(gtid);
+        self.active()?.index.pass(gtid, time);
         Ok(())
     }
 
@@ -157,7 +163,7 @@ impl Committer {
         next: Option<FormatDescription>,
         transaction: Transaction,
     ) -> Result<(), Stop> {
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let format = match next {
             Some(format) => format,
             None => self.following_format()?,
@@ -172,7 +178,7 @@ impl Committer {
                 self.copy(spilled)?;
             }
         }
-        self.state.update(gtid);
+        self.pass(gtid, time)?;
         self.sync()?;
         self.rotate_if_over_size()
     }
@@ -197,7 +203,7 @@ impl Committer {
         place.fs.sync_dir(place.dir)?;
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
-        self.enter(ActiveFile { entry: Arc::new(entry), file, position: spilled.end() })
+        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()))
     }
 
     /// The format description of the file a transaction needs, where the active file is not it.
@@ -250,12 +256,14 @@ impl Committer {
             self.active()?.file.sync_data()?;
             self.shared.options.observer.synced(started.elapsed());
             self.publish(true);
+            self.index_end();
             let active = self.active()?;
             let (number, position) = (active.entry.number, active.position);
             self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
             return Ok(());
         }
         self.publish(false);
+        self.index_end();
         let lanes = self.lanes.clone();
         let active = self.active()?;
         let (file, position) = (Arc::clone(&active.file), active.position);
@@ -307,12 +315,14 @@ impl Committer {
         }
         let (number, position) = (new.entry.number, new.position);
         shared.files.push(Arc::clone(&new.entry));
-        if let Some(old) = self.active.replace(new) {
-            old.set_closed();
-        }
+        let old = self.active.replace(new);
+        old.iter().for_each(ActiveFile::set_closed);
         self.publish(false);
         self.tell_header_len();
         retry_while_full(&shared, || index::write(&shared.place(), &shared.files.all()))?;
+        if let Some(mut old) = old {
+            old.finish_index(shared.options.fs.as_ref(), &self.state);
+        }
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
         Ok(())
@@ -346,6 +356,13 @@ impl Committer {
                 }
             }
         });
+    }
+
+    /// After all that is passed is published.
+    fn index_end(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.index_end(self.shared.options.fs.as_ref(), &self.state);
+        }
     }
 
     fn active(&mut self) -> Result<&mut ActiveFile, Stop> {

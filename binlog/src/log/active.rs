@@ -2,8 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{FileEntry, file_name};

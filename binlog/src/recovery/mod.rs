@@ -19,10 +19,10 @@ mod tail;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::event::FormatDescription;
+use crate::event::{FormatDescription, MAGIC};
 use crate::gtid::mariadb::GtidState;
 use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
@@ -226,7 +226,7 @@ impl Recovery<'_> {
         tail.check_damage(&path, self.verified.durable(&name))?;
         let mut entry = self.entry(number, head);
         if tail.from > 0 {
-            (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(0));
+            (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
         }
         let entry = Arc::new(entry);
         let file = self.place.fs.open(&path, false).map_err(io)?;

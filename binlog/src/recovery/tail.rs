@@ -70,12 +70,7 @@ impl Tail {
         }
     }
 
-    fn at_point(
-        place: &Place<'_>,
-        path: &Path,
-        settled: u64,
-        scan: &mut FileScan,
-    ) -> Option<Self> {
+    fn at_point(place: &Place<'_>, path: &Path, settled: u64, scan: &mut FileScan) -> Option<Self> {
         let index = gtid_index::load(place.fs, path)?;
         let at = index.points.partition_point(|point| point.position <= settled).checked_sub(1)?;
         let point = index.points.get(at)?;
@@ -195,7 +190,10 @@ impl Tail {
 
 fn damaged(path: &Path, fault: &ScanError) -> OpenError {
     let kind = io::Error::other(fault.kind.to_string()).into();
-    OpenError::Damaged { path: path.to_owned(), fault: ScanError { position: fault.position, kind } }
+    OpenError::Damaged {
+        path: path.to_owned(),
+        fault: ScanError { position: fault.position, kind },
+    }
 }
 
 /// `binlog.000007.cut-1234`, with a number behind it where the same place was cut before: that copy stays too.

@@ -20,14 +20,15 @@ mod tail;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::event::FormatDescription;
+use crate::event::{FormatDescription, MAGIC};
 use crate::gtid::mariadb::GtidState;
+use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
     ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, write_index, write_verified,
+    read_verified, stamp, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -107,6 +108,16 @@ pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
     let (active, state) = active.unzip();
     let (state, last_created) = (state.unwrap_or_default(), created.unwrap_or_default());
     Ok(Recovered { lock, files, active, state, last_created })
+}
+
+/// Makes the GTID index of a closed file, from the last point of what there is on. Where the file is damaged it stays as it is.
+pub(crate) fn index_closed(place: &Place<'_>, path: &std::path::Path) {
+    let Ok(mut tail) = Tail::scan(place, path, Some(u64::MAX)) else { return };
+    if let Ok(file) = place.fs.open_read(path)
+        && tail.is_whole()
+    {
+        tail.finish_index(place, file.as_ref());
+    }
 }
 
 fn io_error(place: &Place<'_>, error: io::Error) -> OpenError {
@@ -222,10 +233,14 @@ impl Recovery<'_> {
         let name = file_name(self.place.basename, number);
         if !self.verified.is_closed(&name, metadata) {
             tracing::info!(file = name, bytes = metadata.len, "verifying a closed file of the log");
-            let tail = Tail::scan(self.place, &path)?;
+            let mut tail = Tail::scan(self.place, &path, None)?;
             tail.check_closed(&path, &file_name(self.place.basename, number + 1))?;
+            let file = self.place.fs.open_read(&path).map_err(io)?;
+            tail.finish_index(self.place, file.as_ref());
         }
         let entry = self.entry(number, head);
+        // Nobody else sets it.
+        let _ = entry.closed_at.set(stamp(metadata.modified));
         entry.closed_len.store(metadata.len, Ordering::Release);
         entry.verified_to.store(metadata.len, Ordering::Release);
         Ok(entry)
@@ -240,27 +255,40 @@ impl Recovery<'_> {
             gtid_list: head.gtid_list,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
+            known_from: u64::MAX,
+            closed_at: OnceLock::new(),
         }
     }
 
     fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
-        let path = self.path(number);
-        let tail = Tail::scan(self.place, &path)?;
-        let durable = self.verified.durable(&file_name(self.place.basename, number), number);
-        tail.check_damage(&path, durable)?;
-        let entry = Arc::new(self.entry(number, head));
+        let (path, name) = (self.path(number), file_name(self.place.basename, number));
         let io = |error| io_error(self.place, error);
+        let metadata = self.place.fs.metadata(&path).map_err(io)?;
+        let settled = self.verified.settled(&name, metadata);
+        let mut tail = Tail::scan(self.place, &path, settled)?;
+        tail.check_damage(&path, self.verified.durable(&name, number))?;
+        let mut entry = self.entry(number, head);
+        if tail.from > 0 {
+            (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
+        }
+        let entry = Arc::new(entry);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
         // A killed process may have left bytes that are written but not on disk: from now on they are published.
         file.sync_data().map_err(io)?;
-        let active =
-            ActiveFile { entry: Arc::clone(&entry), file: file.into(), position: tail.end };
+        tail.index.flush(self.place.fs, file.as_ref());
+        let mut active = ActiveFile {
+            entry: Arc::clone(&entry),
+            file: file.into(),
+            position: tail.end,
+            index: tail.index,
+        };
         self.files.push(entry);
         if !tail.rotated {
             return Ok((active, tail.state));
         }
         active.set_closed();
+        active.finish_index(self.place.fs, &tail.state);
         self.create(number + 1, &active.entry.format, tail.state)
     }
 
@@ -270,8 +298,13 @@ impl Recovery<'_> {
             // `Log::begin` overwrites it.
             return Ok(None);
         };
-        let tail = Tail::scan(self.place, &before.path)?;
-        self.create(number, &before.format, tail.state).map(Some)
+        let state = match gtid_index::load(self.place.fs, &before.path) {
+            Some(GtidIndex { points, complete: true, .. }) => {
+                points.last().map(|end| GtidState::from_list(&end.state)).unwrap_or_default()
+            }
+            _ => Tail::scan(self.place, &before.path, None)?.state,
+        };
+        self.create(number, &before.format, state).map(Some)
     }
 
     fn create(

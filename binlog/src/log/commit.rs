@@ -12,14 +12,15 @@ use super::files::file_name;
 use super::published::{Health, LogEnd, Progress};
 use super::queue::{Job, Work};
 use super::syncer::Unsynced;
-use super::{CommitLevel, Shared, copy, index, large};
+use super::{CommitLevel, Shared, copy, index, large, verified};
 use crate::event::FormatDescription;
 use crate::fs;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::transaction::{Events, Spilled, Transaction, seal};
 
-/// How long to wait before a write to a full disk is tried again.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before a write to a full disk is tried again. The crate's tests fill many disks.
+const FULL_DISK_PAUSE: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 /// How often the position known to be durable is noted beside the log.
 const DURABLE_NOTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -59,12 +60,15 @@ impl Committer {
     pub(crate) fn run(mut self) {
         let guard = AbortOnPanic;
         self.tell_header_len();
-        let mut jobs = VecDeque::new();
+        let (mut jobs, mut stopped) = (VecDeque::new(), false);
         while self.shared.queue.take(&mut jobs) {
-            match self.commit(&mut jobs) {
-                Ok(()) => {}
-                Err(Stop::Failed(error)) => self.shared.latch(&error),
-                Err(Stop::Closed) => self.shared.queue.close(),
+            // Behind what was given up nothing may be recorded, even if the disk has room again: it would leave a gap.
+            if !stopped && let Err(stop) = self.commit(&mut jobs) {
+                stopped = true;
+                match stop {
+                    Stop::Failed(error) => self.shared.latch(&error),
+                    Stop::Closed => self.shared.queue.close(),
+                }
             }
             jobs.clear();
         }
@@ -114,7 +118,7 @@ impl Committer {
                 "a transaction has another checksum than its log",
             )));
         }
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let next = self.next_format(&transaction, group.bytes)?;
         if self.shared.queue.is_large(&transaction) {
             self.write(group)?;
@@ -131,7 +135,13 @@ impl Committer {
                 self.copy(spilled)?;
             }
         }
+        self.pass(gtid, time)
+    }
+
+    /// A transaction is in the active file, or will be with the next write.
+    fn pass(&mut self, gtid: Gtid, time: u32) -> Result<(), Stop> {
         self.state.update(gtid);
+        self.active()?.index.pass(gtid, time);
         Ok(())
     }
 
@@ -157,7 +167,7 @@ impl Committer {
         next: Option<FormatDescription>,
         transaction: Transaction,
     ) -> Result<(), Stop> {
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let format = match next {
             Some(format) => format,
             None => self.following_format()?,
@@ -165,11 +175,7 @@ impl Committer {
         let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
         let list = self.state.list();
         match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
-            Some(head) => {
-                // Before the file is published: who sees the transaction must find its GTID.
-                self.state.update(gtid);
-                self.rename(format, list, spilled, &head)?;
-            }
+            Some(head) => self.rename(gtid, format, spilled, &head)?,
             None => {
                 // More GTIDs were added since its first event than there is room for.
                 self.rotate(&format)?;
@@ -177,6 +183,7 @@ impl Committer {
                 self.state.update(gtid);
             }
         }
+        self.active()?.index.pass(gtid, time);
         self.sync()?;
         self.rotate_if_over_size()
     }
@@ -184,24 +191,28 @@ impl Committer {
     /// The cache file becomes the next log file. Its body is durable already.
     fn rename(
         &mut self,
+        gtid: Gtid,
         format: FormatDescription,
-        list: Vec<Gtid>,
         mut spilled: Spilled,
         head: &[u8],
     ) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let place = shared.place();
         let number = self.finish_active()?;
-        spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0)?;
+        // Until now the head was a hole: it needs room on the disk as any other write.
+        retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
         spilled.file.file.sync_data()?;
-        let entry = place.entry(number, format, list);
-        place.fs.rename(&spilled.file.path, &entry.path)?;
+        let entry = place.entry(number, format, self.state.list());
+        retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
         place.fs.sync_dir(shared.space.dir())?;
         place.fs.sync_dir(place.dir)?;
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
-        self.enter(ActiveFile { entry: Arc::new(entry), file, position: spilled.end() })
+        // Before the file is published: who sees the transaction must find its GTID.
+        let before = self.state.clone();
+        self.state.update(gtid);
+        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()), &before)
     }
 
     /// The format description of the file a transaction needs, where the active file is not it.
@@ -254,12 +265,14 @@ impl Committer {
             self.active()?.file.sync_data()?;
             self.shared.options.observer.synced(started.elapsed());
             self.publish(true);
+            self.index_end();
             let active = self.active()?;
             let (number, position) = (active.entry.number, active.position);
             self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
             return Ok(());
         }
         self.publish(false);
+        self.index_end();
         let lanes = self.lanes.clone();
         let active = self.active()?;
         let (file, position) = (Arc::clone(&active.file), active.position);
@@ -299,24 +312,32 @@ impl Committer {
         let new = retry_while_full(&shared, || {
             ActiveFile::create(&shared.place(), number, format.clone(), list.clone())
         })?;
-        self.enter(new)
+        let before = self.state.clone();
+        self.enter(new, &before)
     }
 
     /// Goes on in a new file that is durable: publishes its end, and adds it to the index. A file the index does not know yet is
-    /// adopted at recovery.
-    fn enter(&mut self, new: ActiveFile) -> Result<(), Stop> {
+    /// adopted at recovery. `before` is the GTID state at the end of the file before.
+    fn enter(&mut self, new: ActiveFile, before: &GtidState) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         if new.entry.format.created != 0 {
             self.last_created = new.entry.format.created;
         }
         let (number, position) = (new.entry.number, new.position);
         shared.files.push(Arc::clone(&new.entry));
-        if let Some(old) = self.active.replace(new) {
-            old.set_closed();
-        }
+        let old = self.active.replace(new);
+        old.iter().for_each(ActiveFile::set_closed);
         self.publish(false);
         self.tell_header_len();
-        retry_while_full(&shared, || index::write(&shared.place(), &shared.files.all()))?;
+        let place = shared.place();
+        if number == 1 {
+            // Recovery relies on a hint being there, however old, once there is a second file.
+            retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
+        }
+        retry_while_full(&shared, || index::write(&place, &shared.files.all()))?;
+        if let Some(mut old) = old {
+            old.finish_index(shared.options.fs.as_ref(), before);
+        }
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
         Ok(())
@@ -352,6 +373,13 @@ impl Committer {
         });
     }
 
+    /// After all that is passed is published.
+    fn index_end(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.index_end(self.shared.options.fs.as_ref(), &self.state);
+        }
+    }
+
     fn active(&mut self) -> Result<&mut ActiveFile, Stop> {
         let missing = || io::Error::other("a transaction came before the log was begun");
         self.active.as_mut().ok_or_else(|| Stop::Failed(missing()))
@@ -363,9 +391,10 @@ impl Committer {
             self.shared.syncer.close();
             return;
         }
-        let latched = matches!(self.shared.published.view().health, Health::Latched(_));
-        if let Some(active) = self.active.as_ref().filter(|_| !latched) {
-            self.shared.note_durable(active.entry.number, active.position, Duration::ZERO);
+        // Not the active file's end: after a failure that was never synced.
+        let end = self.shared.published.end();
+        if end.file != 0 {
+            self.shared.note_durable(end.file, end.position, Duration::ZERO);
         }
     }
 }
@@ -381,7 +410,7 @@ fn retry_while_full<T>(
             Err(error) if fs::is_full(&error) => {
                 if !std::mem::replace(&mut reported, true) {
                     tracing::warn!(%error, dir = %shared.options.dir.display(), "the log's disk is full: waiting for room");
-                    shared.published.update(|view| view.health = Health::DiskFull);
+                    change_health(shared, &Health::Running, Health::DiskFull);
                 }
                 if shared.queue.pause(FULL_DISK_PAUSE) {
                     return Err(Stop::Closed);
@@ -390,12 +419,21 @@ fn retry_while_full<T>(
             other => {
                 if reported {
                     tracing::info!("the log's disk has room again");
-                    shared.published.update(|view| view.health = Health::Running);
+                    change_health(shared, &Health::DiskFull, Health::Running);
                 }
                 return Ok(other?);
             }
         }
     }
+}
+
+/// Another thread may have latched the log meanwhile: that stays.
+fn change_health(shared: &Shared, from: &Health, to: Health) {
+    shared.published.update(|view| {
+        if view.health == *from {
+            view.health = to;
+        }
+    });
 }
 
 struct AbortOnPanic;

@@ -26,7 +26,7 @@ pub(crate) use active::{ActiveFile, Place, low};
 pub(crate) use files::{FileEntry, Files};
 pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
-pub(crate) use verified::{Verified, read as read_verified};
+pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};
@@ -379,5 +379,7 @@ fn info(entry: &FileEntry, end: LogEnd) -> FileInfo {
     FileInfo { number: entry.number, name: entry.name.clone(), size }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

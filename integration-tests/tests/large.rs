@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spillway_integration_tests::dump::{
     ANNOTATE, Dump, FORMAT_DESCRIPTION, GTID, GTID_LIST, Request,
@@ -90,6 +90,16 @@ fn a_spilled_transaction_below_the_threshold_has_valid_positions() {
     assert_eq!(caches(&stack.spillway), NONE);
 }
 
+/// Waits until a cache file is there and growing. Tighter than the usual wait: it is there for a moment only.
+fn catch_arriving(spillway: &Spillway) {
+    let arriving = |path: &PathBuf| fs::metadata(path).is_ok_and(|cache| cache.len() > 2 << 20);
+    let begin = Instant::now();
+    while !caches(spillway).iter().any(arriving) {
+        assert!(begin.elapsed() < wait::deadline(), "never seen arriving");
+        sleep(Duration::from_micros(200));
+    }
+}
+
 #[test]
 fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
     let upstream = Server::upstream();
@@ -106,24 +116,15 @@ fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
     for round in 0..setting("SPILLWAY_LARGE_KILLS", 2) {
         let (upstream, proxy, spillway_too) = (&upstream, &proxy, &spillway);
         std::thread::scope(|scope| {
+            // Later rounds see the same transaction again.
             let inserting = scope.spawn(move || {
                 if round == 0 {
                     insert(upstream, 60)
                 }
             });
-            while !caches(spillway_too)
-                .iter()
-                .any(|path| fs::metadata(path).is_ok_and(|m| m.len() > 2 << 20))
-            {
-                assert!(
-                    !inserting.is_finished()
-                        || round > 0
-                        || !spillway_too.binlog_files().iter().any(is_large),
-                    "never seen arriving"
-                );
-                sleep(Duration::from_micros(200));
-            }
+            catch_arriving(spillway_too);
             proxy.stall(true);
+            drop(inserting);
         });
         spillway.kill();
         assert_ne!(caches(&spillway), NONE, "the kill leaves the cache");

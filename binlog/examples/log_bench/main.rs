@@ -1,8 +1,8 @@
 //! `make bench ARGS=log`: what the log costs and what others notice of a large transaction. Parts, all by default: `memory`,
 //! `stall`, `levels`, `reading`. Rounds of the candidates are interleaved and medians reported: compare within one run only.
 //!
-//! `LOG_BENCH_ROUNDS` (3), `LOG_BENCH_STALL_MIB` (1024; 4096 is the largest), `LOG_BENCH_READ_MIB` and `LOG_BENCH_MEMORY_MIB` (1024),
-//! `LOG_BENCH_DIR` (where; the disk decides much).
+//! Environment: `LOG_BENCH_ROUNDS` (3); MiB: `LOG_BENCH_STALL_FROM_MIB` (0) and `LOG_BENCH_STALL_MIB` (1024; 4096 is the largest),
+//! `LOG_BENCH_READ_MIB` and `LOG_BENCH_MEMORY_MIB` (1024); `LOG_BENCH_DIR`: where, and the disk there decides much.
 
 // A bench reports by panicking: what it measures would mean nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

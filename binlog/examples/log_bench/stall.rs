@@ -15,7 +15,7 @@ const COMMITTERS: u32 = 8;
 /// How long the small ones are watched before the large one comes, and after it is durable.
 const BEFORE: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(2);
-/// Sizes, MiB. `LOG_BENCH_STALL_MIB` is the largest that is run.
+/// Sizes, MiB. `LOG_BENCH_STALL_FROM_MIB` and `LOG_BENCH_STALL_MIB` are the smallest and the largest that are run.
 const SIZES: [u64; 9] = [10, 16, 32, 64, 128, 256, 512, 1024, 4096];
 
 /// How a large transaction commits.
@@ -26,10 +26,10 @@ enum Way {
 }
 
 pub fn run() {
-    let largest = setting("LOG_BENCH_STALL_MIB", 1024);
+    let sizes = setting("LOG_BENCH_STALL_FROM_MIB", 0)..=setting("LOG_BENCH_STALL_MIB", 1024);
     let cases: Vec<_> = SIZES
         .into_iter()
-        .filter(|size| *size <= largest)
+        .filter(|size| sizes.contains(size))
         .flat_map(|size| [(size, Way::Copy), (size, Way::Rename)])
         .collect();
     let mut rounds: Vec<Vec<Watched>> = cases.iter().map(|_| Vec::new()).collect();
@@ -85,7 +85,7 @@ fn watch(size: u64, way: Way) -> Watched {
     let submitted = Instant::now();
     let ticket = own.submit(large);
     let mut behind = Vec::new();
-    let after_end = loop {
+    let durable = loop {
         let start = Instant::now();
         own.submit(maker.small()).wait_durable().expect("the log records");
         behind.push(millis(start.elapsed()));
@@ -93,7 +93,6 @@ fn watch(size: u64, way: Way) -> Watched {
             break Instant::now();
         }
     };
-    let durable = after_end;
     while durable.elapsed() < AFTER {
         let start = Instant::now();
         own.submit(maker.small()).wait_durable().expect("the log records");

@@ -14,6 +14,7 @@ mod verified;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(crate) use active::{ActiveFile, Place, low};
 pub(crate) use files::{FileEntry, Files};
 pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
-pub(crate) use verified::{Verified, read as read_verified, stamp};
+pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};
@@ -134,6 +135,8 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) syncer: Syncer,
     pub(crate) space: Arc<CacheSpace>,
+    /// All sources have been heard up to where they were when they were connected to.
+    caught_up: AtomicBool,
     noted: Mutex<Instant>,
 }
 
@@ -222,6 +225,7 @@ impl Log {
             queue: Queue::new(options.large_commit_threshold, lazy),
             syncer: Syncer::default(),
             space,
+            caught_up: AtomicBool::new(false),
             noted: Mutex::new(Instant::now()),
             options,
         });
@@ -266,9 +270,25 @@ impl Log {
         self.shared.published.view().health
     }
 
+    /// Whether the log has, since it was opened, everything its sources had. Before that a replica may be ahead of it and no more
+    /// than early: after a crash at level 2 or 0 the log has to fetch again what it had served.
+    pub fn is_caught_up(&self) -> bool {
+        self.shared.caught_up.load(Ordering::Acquire)
+    }
+
+    /// All sources have been heard up to where they were, or there are none.
+    pub fn set_caught_up(&self) {
+        self.shared.caught_up.store(true, Ordering::Release);
+    }
+
     /// What files of this log carry after their events.
     pub fn checksum(&self) -> ChecksumAlgorithm {
         self.shared.options.checksum
+    }
+
+    /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
+    pub fn max_cache_size(&self) -> Option<u64> {
+        self.shared.options.max_cache_size
     }
 
     /// Format description of the newest file; `None` before the first.
@@ -359,5 +379,7 @@ fn info(entry: &FileEntry, end: LogEnd) -> FileInfo {
     FileInfo { number: entry.number, name: entry.name.clone(), size }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

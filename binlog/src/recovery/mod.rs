@@ -8,6 +8,7 @@
 //! | a file in the index is missing, or numbers have a gap | refused |
 //! | a closed file changed since it was verified | verified whole; refused where damaged |
 //! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
+//! | last file, not in the index yet: damaged header events | set aside, then the same |
 //! | last file: ends within a transaction | the rest is copied aside and cut off |
 //! | last file: damage behind the durable position | the same |
 //! | last file: damage before the durable position | refused |
@@ -27,7 +28,7 @@ use crate::gtid::mariadb::GtidState;
 use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
     ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, stamp, write_index,
+    read_verified, stamp, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -88,16 +89,20 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
     let place = place(options);
     let lock = take_lock(options)?;
-    let numbers = file_numbers(&place).map_err(|error| io_error(&place, error))??;
+    let Numbers { numbers, indexed } =
+        file_numbers(&place).map_err(|error| io_error(&place, error))??;
     let verified = read_verified(&place);
-    let mut recovery = Recovery { options, place: &place, verified, files: Vec::new() };
+    let mut recovery = Recovery { options, place: &place, verified, indexed, files: Vec::new() };
     let active = match numbers.split_last() {
         None => None,
         Some((last, closed)) => recovery.open_files(closed, *last)?,
     };
     let files = recovery.files;
-    if !files.is_empty() {
-        write_index(&place, &files).map_err(|error| io_error(&place, error))?;
+    if let Some((active, _)) = &active {
+        // First the hint: the index makes the names in the directory durable.
+        let io = |error| io_error(&place, error);
+        write_verified(&place, &files, active.position).map_err(io)?;
+        write_index(&place, &files).map_err(io)?;
     }
     let created = files.iter().rev().map(|entry| entry.format.created).find(|time| *time != 0);
     let (active, state) = active.unzip();
@@ -129,9 +134,17 @@ fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenErr
     })
 }
 
-/// Numbers of the log's files, oldest first and without a gap. Files before the index's first are left alone: a purge was cut
-/// short. Files beyond its last belong to the log: a rotation was cut short.
-fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
+/// Which files there are.
+struct Numbers {
+    /// Of the log's files, oldest first and without a gap.
+    numbers: Vec<u64>,
+    /// Of the last file in the index, where there is one.
+    indexed: Option<u64>,
+}
+
+/// Files before the index's first are left alone: a purge was cut short. Files beyond its last belong to the log: a rotation was cut
+/// short.
+fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let names = place.fs.list(place.dir)?;
     let mut there: Vec<_> =
         names.iter().filter_map(|name| file_number(place.basename, name)).collect();
@@ -139,13 +152,17 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
     let indexed = read_index(place)?.unwrap_or_default();
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
-    let first = indexed.first().or(there.first()).copied().unwrap_or_default();
+    let first = indexed.first().or(there.first()).copied().unwrap_or(1);
     let last = indexed.last().max(there.last()).copied().unwrap_or_default();
-    let numbers: Vec<_> = (first.max(1)..=last).collect();
-    let missing = numbers.iter().find(|number| there.binary_search(number).is_err());
-    Ok(match missing {
-        Some(number) => Err(OpenError::Missing(place.dir.join(file_name(place.basename, *number)))),
-        None => Ok(numbers),
+    there.retain(|number| *number >= first);
+    // Compared one by one: a stray file may have any number.
+    let pairs = (first..=last).zip(there.iter().map(Some).chain(std::iter::repeat(None)));
+    let mut missing = pairs.filter(|(number, found)| Some(number) != *found);
+    Ok(match missing.next() {
+        Some((number, _)) => {
+            Err(OpenError::Missing(place.dir.join(file_name(place.basename, number))))
+        }
+        None => Ok(Numbers { numbers: there, indexed: indexed.last().copied() }),
     })
 }
 
@@ -153,6 +170,8 @@ struct Recovery<'a> {
     options: &'a LogOptions,
     place: &'a Place<'a>,
     verified: Verified,
+    /// The last file in the index.
+    indexed: Option<u64>,
     files: Vec<Arc<FileEntry>>,
 }
 
@@ -169,6 +188,10 @@ impl Recovery<'_> {
         match self.head(last) {
             Ok(head) => self.last_file(last, head).map(Some),
             Err(HeadError::Incomplete) => self.anew(last),
+            Err(HeadError::Scan(fault)) if self.is_new(last) => {
+                self.set_aside(last, &fault).map_err(|error| io_error(self.place, error))?;
+                self.anew(last)
+            }
             Err(HeadError::Scan(fault)) => Err(OpenError::Damaged { path: self.path(last), fault }),
         }
     }
@@ -179,6 +202,26 @@ impl Recovery<'_> {
 
     fn head(&self, number: u64) -> Result<Head, HeadError> {
         read_head(self.place.fs, &self.path(number))
+    }
+
+    /// Whether a file's creation may have been cut short: the index names a file only once it is durable.
+    fn is_new(&self, number: u64) -> bool {
+        /// Without an index only a file this short is taken for the log's first: the index may have been lost, too.
+        const NOT_MORE_THAN_A_HEAD: u64 = 4096;
+        let len = self.place.fs.metadata(&self.path(number)).map(|metadata| metadata.len);
+        let first = || number == 1 && len.is_ok_and(|len| len <= NOT_MORE_THAN_A_HEAD);
+        self.indexed.map_or_else(first, |indexed| number > indexed)
+    }
+
+    fn set_aside(&self, number: u64, fault: &ScanError) -> io::Result<()> {
+        let path = self.path(number);
+        let aside = tail::free_name(self.place, &path, 0);
+        tracing::warn!(
+            file = %path.display(), %fault, copy = %aside.display(),
+            "the header events of a new file were torn by a crash: set aside, the file is made anew"
+        );
+        self.place.fs.rename(&path, &aside)?;
+        self.place.fs.sync_dir(self.place.dir)
     }
 
     /// A file that another follows: whole, and ending with Rotate to the next.
@@ -223,7 +266,7 @@ impl Recovery<'_> {
         let metadata = self.place.fs.metadata(&path).map_err(io)?;
         let settled = self.verified.settled(&name, metadata);
         let mut tail = Tail::scan(self.place, &path, settled)?;
-        tail.check_damage(&path, self.verified.durable(&name))?;
+        tail.check_damage(&path, self.verified.durable(&name, number))?;
         let mut entry = self.entry(number, head);
         if tail.from > 0 {
             (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
@@ -231,6 +274,8 @@ impl Recovery<'_> {
         let entry = Arc::new(entry);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
+        // A killed process may have left bytes that are written but not on disk: from now on they are published.
+        file.sync_data().map_err(io)?;
         tail.index.flush(self.place.fs, file.as_ref());
         let mut active = ActiveFile {
             entry: Arc::clone(&entry),
@@ -277,5 +322,7 @@ impl Recovery<'_> {
     }
 }
 
+#[cfg(test)]
+mod cuts;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use crate::{LogOptions, index_path};
 /// Bytes of a transaction: sixteen of them make a point due.
 const NOTE: usize = 70_000;
 
+type Corruptor = fn(&[u8]) -> Vec<u8>;
+
 struct Big {
     sample: Sample,
 }
@@ -174,7 +176,7 @@ fn a_side_file_that_is_missing_stale_or_damaged_is_made_anew() {
     assert!(expected.is_some());
     let side = big.side(0);
     let good = fs::read(&side).unwrap();
-    let corruptors: [fn(&[u8]) -> Vec<u8>; 7] = [
+    let corruptors: [Corruptor; 7] = [
         |_| Vec::new(),
         |good| good[..good.len() / 2].to_vec(),
         |good| good[..20].to_vec(),

@@ -175,11 +175,7 @@ impl Committer {
         let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
         let list = self.state.list();
         match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
-            Some(head) => {
-                // Before the file is published: who sees the transaction must find its GTID.
-                self.state.update(gtid);
-                self.rename(format, list, spilled, &head)?;
-            }
+            Some(head) => self.rename(gtid, format, spilled, &head)?,
             None => {
                 // More GTIDs were added since its first event than there is room for.
                 self.rotate(&format)?;
@@ -195,8 +191,8 @@ impl Committer {
     /// The cache file becomes the next log file. Its body is durable already.
     fn rename(
         &mut self,
+        gtid: Gtid,
         format: FormatDescription,
-        list: Vec<Gtid>,
         mut spilled: Spilled,
         head: &[u8],
     ) -> Result<(), Stop> {
@@ -206,14 +202,17 @@ impl Committer {
         // Until now the head was a hole: it needs room on the disk as any other write.
         retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
         spilled.file.file.sync_data()?;
-        let entry = place.entry(number, format, list);
+        let entry = place.entry(number, format, self.state.list());
         retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
         place.fs.sync_dir(shared.space.dir())?;
         place.fs.sync_dir(place.dir)?;
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
-        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()))
+        // Before the file is published: who sees the transaction must find its GTID.
+        let before = self.state.clone();
+        self.state.update(gtid);
+        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()), &before)
     }
 
     /// The format description of the file a transaction needs, where the active file is not it.
@@ -313,18 +312,18 @@ impl Committer {
         let new = retry_while_full(&shared, || {
             ActiveFile::create(&shared.place(), number, format.clone(), list.clone())
         })?;
-        self.enter(new)
+        let before = self.state.clone();
+        self.enter(new, &before)
     }
 
     /// Goes on in a new file that is durable: publishes its end, and adds it to the index. A file the index does not know yet is
-    /// adopted at recovery.
-    fn enter(&mut self, new: ActiveFile) -> Result<(), Stop> {
+    /// adopted at recovery. `before` is the GTID state at the end of the file before.
+    fn enter(&mut self, new: ActiveFile, before: &GtidState) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         if new.entry.format.created != 0 {
             self.last_created = new.entry.format.created;
         }
         let (number, position) = (new.entry.number, new.position);
-        let at_beginning = GtidState::from_list(&new.entry.gtid_list);
         shared.files.push(Arc::clone(&new.entry));
         let old = self.active.replace(new);
         old.iter().for_each(ActiveFile::set_closed);
@@ -337,7 +336,7 @@ impl Committer {
         }
         retry_while_full(&shared, || index::write(&place, &shared.files.all()))?;
         if let Some(mut old) = old {
-            old.finish_index(shared.options.fs.as_ref(), &at_beginning);
+            old.finish_index(shared.options.fs.as_ref(), before);
         }
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();

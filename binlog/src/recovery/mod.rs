@@ -152,8 +152,10 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let indexed = read_index(place)?.unwrap_or_default();
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
-    let first = indexed.first().or(there.first()).copied().unwrap_or(1);
-    let last = indexed.last().max(there.last()).copied().unwrap_or_default();
+    // Not its first line: an index out of order must not make a log with files an empty one.
+    let first = indexed.iter().min().or(there.first()).copied().unwrap_or(1);
+    let indexed_last = indexed.iter().max().copied();
+    let last = indexed_last.max(there.last().copied()).unwrap_or_default();
     there.retain(|number| *number >= first);
     // Compared one by one: a stray file may have any number.
     let pairs = (first..=last).zip(there.iter().map(Some).chain(std::iter::repeat(None)));
@@ -162,7 +164,7 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
         Some((number, _)) => {
             Err(OpenError::Missing(place.dir.join(file_name(place.basename, number))))
         }
-        None => Ok(Numbers { numbers: there, indexed: indexed.last().copied() }),
+        None => Ok(Numbers { numbers: there, indexed: indexed_last }),
     })
 }
 

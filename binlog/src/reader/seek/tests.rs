@@ -14,8 +14,6 @@ use crate::{LogOptions, index_path};
 /// Bytes of a transaction: sixteen of them make a point due.
 const NOTE: usize = 70_000;
 
-type Corruptor = fn(&[u8]) -> Vec<u8>;
-
 struct Big {
     sample: Sample,
 }
@@ -176,6 +174,7 @@ fn a_side_file_that_is_missing_stale_or_damaged_is_made_anew() {
     assert!(expected.is_some());
     let side = big.side(0);
     let good = fs::read(&side).unwrap();
+    type Corruptor = fn(&[u8]) -> Vec<u8>;
     let corruptors: [Corruptor; 7] = [
         |_| Vec::new(),
         |good| good[..good.len() / 2].to_vec(),

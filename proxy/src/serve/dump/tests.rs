@@ -421,7 +421,7 @@ async fn kill_ends_a_dump_whose_client_reads_no_more() {
     let stage = Stage::begun("");
     // More than the connection holds.
     let text = "x".repeat(4 << 20);
-    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    stage.record(&transaction(gtid("0-1-1"), &text));
     let client = replica(&stage, "", 7).await;
     let progress = || {
         let connection = stage.service.connections.find(u64::from(client.id));

@@ -12,7 +12,7 @@ use super::files::file_name;
 use super::published::{Health, LogEnd, Progress};
 use super::queue::{Job, Work};
 use super::syncer::Unsynced;
-use super::{CommitLevel, Shared, copy, index, large};
+use super::{CommitLevel, Shared, copy, large};
 use crate::event::FormatDescription;
 use crate::fs;
 use crate::gtid::mariadb::{Gtid, GtidState};
@@ -81,12 +81,27 @@ impl Committer {
             match work {
                 Work::Begin { format, state } => self.begin(&format, state)?,
                 Work::Transaction(transaction) => self.add(&mut group, transaction)?,
+                Work::Rotate => self.rotate_on_demand(&mut group)?,
             }
             self.count(lane, number);
+        }
+        if self.active.is_none() {
+            // A rotation of an empty log.
+            self.publish(true);
+            return Ok(());
         }
         self.write(&mut group)?;
         self.sync()?;
         self.rotate_if_over_size()
+    }
+
+    fn rotate_on_demand(&mut self, group: &mut Group) -> Result<(), Stop> {
+        if self.active.is_none() {
+            return Ok(());
+        }
+        self.write(group)?;
+        let format = self.following_format()?;
+        self.rotate(&format)
     }
 
     fn count(&mut self, lane: usize, number: u64) {
@@ -312,9 +327,10 @@ impl Committer {
         }
         self.publish(false);
         self.tell_header_len();
-        retry_while_full(&shared, || index::write(&shared.place(), &shared.files.all()))?;
+        retry_while_full(&shared, || shared.write_index())?;
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
+        shared.purge.look();
         Ok(())
     }
 
@@ -327,8 +343,10 @@ impl Committer {
     }
 
     fn publish(&self, durable: bool) {
-        let Some(active) = &self.active else { return };
-        let end = LogEnd { file: active.entry.number, position: active.position };
+        let end = self.active.as_ref().map_or(LogEnd::default(), |active| LogEnd {
+            file: active.entry.number,
+            position: active.position,
+        });
         let state = Arc::new(self.state.clone());
         self.shared.published.update(|view| {
             view.end = end;

@@ -81,7 +81,9 @@ pub(crate) fn write(place: &Place<'_>, files: &[Arc<FileEntry>], durable: u64) -
         let line = match entry.closed_len() {
             None => format!("durable {} {durable}\n", entry.name),
             Some(len) if entry.verified_to.load(Ordering::Acquire) >= len => {
-                let time = stamp(place.fs.metadata(&entry.path)?.modified);
+                // A purge may have removed it since `files` was made.
+                let Ok(metadata) = place.fs.metadata(&entry.path) else { continue };
+                let time = stamp(metadata.modified);
                 format!("closed {} {len} {time}\n", entry.name)
             }
             Some(_) => continue,

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | no files | an empty log |
 //! | index missing or behind | made anew from the files |
+//! | files before the index's first | removed where a purge has named them (`binlog.purge`); else left alone |
 //! | a file in the index is missing, or numbers have a gap | refused |
 //! | a closed file changed since it was verified | verified whole; refused where damaged |
 //! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
@@ -14,6 +15,7 @@
 //! | last file: ends with Rotate | the next file is created |
 
 mod file;
+mod leftovers;
 mod tail;
 
 use std::any::Any;
@@ -118,7 +120,7 @@ fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenErr
     })
 }
 
-/// Numbers of the log's files, oldest first and without a gap. Files before the index's first are left alone: a purge was cut
+/// Numbers of the log's files, oldest first and without a gap. Files before the index's first do not belong to it: a purge was cut
 /// short. Files beyond its last belong to the log: a rotation was cut short.
 fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
     let names = place.fs.list(place.dir)?;
@@ -129,6 +131,7 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
     let first = indexed.first().or(there.first()).copied().unwrap_or_default();
+    leftovers::clean_up(place, &there, first);
     let last = indexed.last().max(there.last()).copied().unwrap_or_default();
     let numbers: Vec<_> = (first.max(1)..=last).collect();
     let missing = numbers.iter().find(|number| there.binary_search(number).is_err());

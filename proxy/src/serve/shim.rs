@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use opensrv_mysql::{
-    AsyncMysqlShim, Column, InitWriter, OkResponse, ParamParser, QueryResultWriter, RowWriter,
-    StatementMetaWriter, StatusFlags,
+    AsyncMysqlShim, Column, ErrorKind, InitWriter, OkResponse, ParamParser, QueryResultWriter,
+    RowWriter, StatementMetaWriter, StatusFlags,
 };
 use tokio::io::AsyncWrite;
 
 use super::account::NATIVE_PASSWORD;
 use super::session::Session;
-use super::sql::{self, Answer, EventRows, Rows, Value};
+use super::sql::{self, Answer, EventRows, Rows, SqlError, Value};
 
 /// See the module's description.
 pub(super) struct Shim {
@@ -97,13 +97,13 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
 }
 
 async fn run<W: AsyncWrite + Send + Unpin>(
-    session: &Session,
+    session: &Arc<Session>,
     text: &str,
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {
     session.begin_statement(text);
-    let written = match sql::execute(session, text) {
-        Ok(Answer::Ok) => results.completed(ok()).await,
+    let written = match execute(session, text).await {
+        Ok(Answer::Ok) => results.completed(ok(session)).await,
         Ok(Answer::Rows(rows)) => write_rows(rows, results).await,
         Ok(Answer::Events(rows)) => write_events(*rows, results).await,
         Err(error) => results.error(error.kind, error.message.as_bytes()).await,
@@ -112,8 +112,22 @@ async fn run<W: AsyncWrite + Send + Unpin>(
     written
 }
 
-fn ok() -> OkResponse {
-    OkResponse { status_flags: StatusFlags::SERVER_STATUS_AUTOCOMMIT, ..OkResponse::default() }
+/// What waits for the disk does so on a thread of its own.
+async fn execute(session: &Arc<Session>, text: &str) -> Result<Answer, SqlError> {
+    if !sql::waits(text) {
+        return sql::execute(session, text);
+    }
+    let (session, text) = (Arc::clone(session), text.to_owned());
+    let done = tokio::task::spawn_blocking(move || sql::execute(&session, &text)).await;
+    done.unwrap_or_else(|error| Err(SqlError::new(ErrorKind::ER_UNKNOWN_ERROR, error.to_string())))
+}
+
+fn ok(session: &Session) -> OkResponse {
+    OkResponse {
+        status_flags: StatusFlags::SERVER_STATUS_AUTOCOMMIT,
+        warnings: u16::try_from(session.warnings().len()).unwrap_or(u16::MAX),
+        ..OkResponse::default()
+    }
 }
 
 async fn write_rows<W: AsyncWrite + Send + Unpin>(
@@ -128,7 +142,21 @@ async fn write_rows<W: AsyncWrite + Send + Unpin>(
     writer.finish().await
 }
 
+/// A client that reads no more must not hold a purged file's room on the disk.
 async fn write_events<W: AsyncWrite + Send + Unpin>(
+    rows: EventRows,
+    results: QueryResultWriter<'_, W>,
+) -> io::Result<()> {
+    let expelled = rows.expelled();
+    // Its own next read fails as soon as it makes one.
+    tokio::select! {
+        biased;
+        written = write_event_rows(rows, results) => written,
+        () = expelled => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn write_event_rows<W: AsyncWrite + Send + Unpin>(
     mut rows: EventRows,
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {

@@ -31,10 +31,6 @@ const STATE_WAITING: &str = "Master has sent all binlog to slave; waiting for mo
 /// As long as a replica gives its KILL (`rpl_semi_sync_slave_kill_conn_timeout`, 5 s).
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a client whose file was purged has to take what it is being sent, and the error behind it. Until then the file keeps its
-/// room on the disk.
-const PURGED_PATIENCE: Duration = Duration::from_secs(5);
-
 /// Why a dump ends.
 #[derive(Debug)]
 enum Stop {
@@ -119,14 +115,14 @@ where
     tokio::select! {
         biased;
         stopped = stream => stopped,
-        () = overstayed(expelled) => Err(Stop::Expelled),
+        () = overstayed(expelled, session.service.purged_patience) => Err(Stop::Expelled),
     }
 }
 
 /// Resolves when a client's file was purged and its patience is over. Usually the stream has found that out and has said so.
-async fn overstayed(expelled: Expelled) {
+async fn overstayed(expelled: Expelled, patience: Duration) {
     expelled.await;
-    tokio::time::sleep(PURGED_PATIENCE).await;
+    tokio::time::sleep(patience).await;
 }
 
 fn set_state(session: &Session, state: &'static str) {

@@ -5,6 +5,8 @@ use super::statement::{
 };
 use super::token::{Kind, Token, tokenize};
 
+mod purge;
+
 /// Why a text is no statement of ours.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParseError {
@@ -51,6 +53,9 @@ impl Parser<'_> {
             "SET" => self.set().map(Statement::Set),
             "SHOW" => self.show().map(Statement::Show),
             "KILL" => self.kill(),
+            "PURGE" => self.purge(),
+            "FLUSH" => self.flush(),
+            "RESET" => self.reset(),
             "USE" => self.name().map(Statement::Use),
             "BEGIN" | "COMMIT" | "ROLLBACK" | "START" => {
                 self.skip_words();

@@ -159,6 +159,25 @@ pub(crate) fn transaction_with(
     transaction
 }
 
+/// The same, unless the cache's disk fails.
+pub(crate) fn try_transaction(
+    source: &Submitter,
+    gtid: Gtid,
+    format: Arc<FormatDescription>,
+    notes: &[usize],
+) -> Option<Transaction> {
+    let mut assembler = source.assembler(format);
+    let mut events = vec![gtid_event(gtid)];
+    events.extend(notes.iter().map(|len| event(EventType::ANNOTATE_ROWS, &vec![1; *len])));
+    events.push(event(EventType::XID, &gtid.sequence.to_le_bytes()));
+    for event in events {
+        if let Assembled::Complete(transaction) = assembler.push(&event).ok()? {
+            return Some(transaction);
+        }
+    }
+    None
+}
+
 /// Sequence numbers of all transactions a cursor over the whole log sees.
 pub(crate) fn sequences(log: &Log) -> Vec<u64> {
     let mut cursor = log.cursor(log.files()[0].number, 4).unwrap();

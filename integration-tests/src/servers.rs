@@ -41,8 +41,14 @@ const COMMON: &[&str] = &[
 
 /// The role's options for an upstream: a row binlog of its own.
 const UPSTREAM: &[&str] = &["--server-id=1", "--log-bin=mbin", "--binlog-format=ROW"];
-/// The role's options for a replica.
-const REPLICA: &[&str] = &["--server-id=101", "--slave-net-timeout=20"];
+/// The role's options for a replica: with a binlog of its own in strict mode it refuses a transaction that comes twice.
+const REPLICA: &[&str] = &[
+    "--server-id=101",
+    "--slave-net-timeout=20",
+    "--log-bin=rbin",
+    "--log-slave-updates",
+    "--gtid-strict-mode=1",
+];
 
 /// A server, running or stopped.
 pub struct Server {

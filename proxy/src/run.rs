@@ -209,6 +209,8 @@ fn start_capture(
     stop: &Stop,
 ) -> Result<Option<CaptureHandle>, Failure> {
     let Some(capture) = &config.source.capture else {
+        // What the log has is all there will be.
+        log.set_caught_up();
         return Ok(None);
     };
     let options = build::capture_options(config, capture);

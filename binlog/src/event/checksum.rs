@@ -80,6 +80,14 @@ impl ChecksumAlgorithm {
     }
 }
 
+/// An event without the checksum behind it, which is not compared.
+///
+/// # Errors
+/// [`EventError::TooShort`].
+pub(super) fn take_off(event: &[u8]) -> Result<&[u8], EventError> {
+    split(event).map(|(bytes, _)| bytes)
+}
+
 /// An event's bytes and the checksum behind them, not compared.
 fn split(event: &[u8]) -> Result<(&[u8], u32), EventError> {
     let needed = EventHeader::LEN + CHECKSUM_LEN;

@@ -7,7 +7,7 @@
 //! ```
 //! MariaDB 10.11 and 11.8 have 171 post-header lengths, MySQL 9.7 has 42.
 
-use super::checksum::{CHECKSUM_LEN, ChecksumAlgorithm};
+use super::checksum::{self, CHECKSUM_LEN, ChecksumAlgorithm};
 use super::read::Fields;
 use super::{EventError, EventHeader, EventType, header};
 
@@ -30,12 +30,19 @@ pub struct FormatDescription {
 }
 
 impl FormatDescription {
-    /// Reads a whole event as it comes from a file or the wire, its CRC32 included, and checks it.
+    /// Reads a whole event as it comes from a dump, its last four bytes included, and checks them where it says that events have
+    /// checksums. Where it says NONE they mean nothing: a server sets `created` and the end position to 0 on the wire and
+    /// leaves the four bytes as they were in its file (observed on MariaDB 10.11).
     ///
     /// # Errors
     /// Any [`EventError`]: too short, a bad checksum, a binlog version other than 4, a header length other than 19.
     pub fn parse(event: &[u8]) -> Result<Self, EventError> {
-        Self::parse_checked(ChecksumAlgorithm::Crc32.verify(event)?)
+        EventHeader::parse_whole(event)?;
+        let format = Self::parse_checked(checksum::take_off(event)?);
+        if !matches!(&format, Ok(format) if format.checksum == ChecksumAlgorithm::None) {
+            ChecksumAlgorithm::Crc32.verify(event)?;
+        }
+        format
     }
 
     /// Reads an event whose checksum was checked and taken off.
@@ -128,6 +135,18 @@ mod tests {
         assert_eq!(event.len(), 252);
         assert_eq!(FormatDescription::parse(&event).unwrap(), description());
         assert_eq!(description().post_header_length(EventType::TABLE_MAP), 18);
+    }
+
+    #[test]
+    fn a_server_without_checksums_leaves_a_stale_one_on_the_wire() {
+        let without = FormatDescription { checksum: ChecksumAlgorithm::None, ..description() };
+        let mut event = without.to_event(1, 2, 256);
+        event[71..75].fill(0);
+        let parsed = FormatDescription::parse(&event).unwrap();
+        assert_eq!(parsed, FormatDescription { created: 0, ..without });
+        let mut event = description().to_event(1, 2, 256);
+        event[71..75].fill(0);
+        assert!(matches!(FormatDescription::parse(&event), Err(EventError::Checksum { .. })));
     }
 
     #[test]

@@ -62,6 +62,18 @@ impl EventHeader {
         Ok(header)
     }
 
+    /// Reads the header of an event that is here as a whole, checksum included.
+    ///
+    /// # Errors
+    /// As [`EventHeader::parse`]; [`EventError::Invalid`] where the event says another size than it has.
+    pub fn parse_whole(event: &[u8]) -> Result<Self, EventError> {
+        let header = Self::parse(event)?;
+        if header.event_size as usize == event.len() {
+            return Ok(header);
+        }
+        Err(EventError::Invalid { what: "event size", value: u64::from(header.event_size) })
+    }
+
     /// The header as it stands in a file.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -106,5 +118,9 @@ mod tests {
     fn refuses_short_and_impossible() {
         assert!(matches!(EventHeader::parse(&[0; 18]), Err(EventError::TooShort { .. })));
         assert!(matches!(EventHeader::parse(&[0; 19]), Err(EventError::Invalid { .. })));
+        let mut event = vec![0; 34];
+        event[9] = 34;
+        assert!(EventHeader::parse_whole(&event).is_ok());
+        assert!(EventHeader::parse_whole(&event[..33]).is_err());
     }
 }

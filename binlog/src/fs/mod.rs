@@ -1,5 +1,6 @@
 //! The file system as a trait, so that every call the log makes can be made to fail in a test.
 
+pub mod crash;
 pub mod faulty;
 pub mod os;
 

@@ -68,11 +68,10 @@ impl ActiveFile {
         Ok(Self { entry: Arc::new(entry), file, position: head.len() as u64 })
     }
 
-    /// Takes back what was appended from `position` on.
+    /// Takes back what was appended from `position` on. Where the file cannot be cut, the next attempt writes over it.
     pub(crate) fn cut_back(&mut self, position: u64) -> io::Result<()> {
-        self.file.set_len(position)?;
         self.position = position;
-        Ok(())
+        self.file.set_len(position)
     }
 
     /// Appends `parts`. After an error the file is cut back to what it was; where that fails too, so does everything.

@@ -12,14 +12,15 @@ use super::files::file_name;
 use super::published::{Health, LogEnd, Progress};
 use super::queue::{Job, Work};
 use super::syncer::Unsynced;
-use super::{CommitLevel, Shared, copy, large};
+use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
 use crate::fs;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::transaction::{Events, Spilled, Transaction, seal};
 
-/// How long to wait before a write to a full disk is tried again.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before a write to a full disk is tried again. The crate's tests fill many disks.
+const FULL_DISK_PAUSE: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 /// How often the position known to be durable is noted beside the log.
 const DURABLE_NOTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -59,12 +60,15 @@ impl Committer {
     pub(crate) fn run(mut self) {
         let guard = AbortOnPanic;
         self.tell_header_len();
-        let mut jobs = VecDeque::new();
+        let (mut jobs, mut stopped) = (VecDeque::new(), false);
         while self.shared.queue.take(&mut jobs) {
-            match self.commit(&mut jobs) {
-                Ok(()) => {}
-                Err(Stop::Failed(error)) => self.shared.latch(&error),
-                Err(Stop::Closed) => self.shared.queue.close(),
+            // Behind what was given up nothing may be recorded, even if the disk has room again: it would leave a gap.
+            if !stopped && let Err(stop) = self.commit(&mut jobs) {
+                stopped = true;
+                match stop {
+                    Stop::Failed(error) => self.shared.latch(&error),
+                    Stop::Closed => self.shared.queue.close(),
+                }
             }
             jobs.clear();
         }
@@ -180,14 +184,18 @@ impl Committer {
         let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
         let list = self.state.list();
         match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
-            Some(head) => self.rename(format, list, spilled, &head)?,
+            Some(head) => {
+                // Before the file is published: who sees the transaction must find its GTID.
+                self.state.update(gtid);
+                self.rename(format, list, spilled, &head)?;
+            }
             None => {
                 // More GTIDs were added since its first event than there is room for.
                 self.rotate(&format)?;
                 self.copy(spilled)?;
+                self.state.update(gtid);
             }
         }
-        self.state.update(gtid);
         self.sync()?;
         self.rotate_if_over_size()
     }
@@ -203,10 +211,11 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let place = shared.place();
         let number = self.finish_active()?;
-        spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0)?;
+        // Until now the head was a hole: it needs room on the disk as any other write.
+        retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
         spilled.file.file.sync_data()?;
         let entry = place.entry(number, format, list);
-        place.fs.rename(&spilled.file.path, &entry.path)?;
+        retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
         place.fs.sync_dir(shared.space.dir())?;
         place.fs.sync_dir(place.dir)?;
@@ -327,6 +336,11 @@ impl Committer {
         }
         self.publish(false);
         self.tell_header_len();
+        let place = shared.place();
+        if number == 1 {
+            // Recovery relies on a hint being there, however old, once there is a second file.
+            retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
+        }
         retry_while_full(&shared, || shared.write_index())?;
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
@@ -377,8 +391,10 @@ impl Committer {
             self.shared.syncer.close();
             return;
         }
-        if let Some(active) = &self.active {
-            self.shared.note_durable(active.entry.number, active.position, Duration::ZERO);
+        // Not the active file's end: after a failure that was never synced.
+        let end = self.shared.published.end();
+        if end.file != 0 {
+            self.shared.note_durable(end.file, end.position, Duration::ZERO);
         }
     }
 }
@@ -394,7 +410,7 @@ fn retry_while_full<T>(
             Err(error) if fs::is_full(&error) => {
                 if !std::mem::replace(&mut reported, true) {
                     tracing::warn!(%error, dir = %shared.options.dir.display(), "the log's disk is full: waiting for room");
-                    shared.published.update(|view| view.health = Health::DiskFull);
+                    change_health(shared, &Health::Running, Health::DiskFull);
                 }
                 if shared.queue.pause(FULL_DISK_PAUSE) {
                     return Err(Stop::Closed);
@@ -403,12 +419,21 @@ fn retry_while_full<T>(
             other => {
                 if reported {
                     tracing::info!("the log's disk has room again");
-                    shared.published.update(|view| view.health = Health::Running);
+                    change_health(shared, &Health::DiskFull, Health::Running);
                 }
                 return Ok(other?);
             }
         }
     }
+}
+
+/// Another thread may have latched the log meanwhile: that stays.
+fn change_health(shared: &Shared, from: &Health, to: Health) {
+    shared.published.update(|view| {
+        if view.health == *from {
+            view.health = to;
+        }
+    });
 }
 
 struct AbortOnPanic;

@@ -16,6 +16,7 @@ mod verified;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
 pub(crate) use purge::{forget as forget_purge, purge_path, remove_file};
 pub(crate) use readers::Reader;
-pub(crate) use verified::{Verified, read as read_verified};
+pub(crate) use verified::{Verified, read as read_verified, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};
@@ -151,6 +152,8 @@ pub(crate) struct Shared {
     pub(crate) purge: Purging,
     /// The lane of [`Log::rotate`].
     rotations: OnceLock<usize>,
+    /// All sources have been heard up to where they were when they were connected to.
+    caught_up: AtomicBool,
     noted: Mutex<Instant>,
 }
 
@@ -241,6 +244,7 @@ impl Log {
             space,
             purge: Purging::new(options.retention),
             rotations: OnceLock::new(),
+            caught_up: AtomicBool::new(false),
             noted: Mutex::new(Instant::now()),
             options,
         });
@@ -294,9 +298,25 @@ impl Log {
         self.shared.published.view().health
     }
 
+    /// Whether the log has, since it was opened, everything its sources had. Before that a replica may be ahead of it and no more
+    /// than early: after a crash at level 2 or 0 the log has to fetch again what it had served.
+    pub fn is_caught_up(&self) -> bool {
+        self.shared.caught_up.load(Ordering::Acquire)
+    }
+
+    /// All sources have been heard up to where they were, or there are none.
+    pub fn set_caught_up(&self) {
+        self.shared.caught_up.store(true, Ordering::Release);
+    }
+
     /// What files of this log carry after their events.
     pub fn checksum(&self) -> ChecksumAlgorithm {
         self.shared.options.checksum
+    }
+
+    /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
+    pub fn max_cache_size(&self) -> Option<u64> {
+        self.shared.options.max_cache_size
     }
 
     /// Format description of the newest file; `None` before the first.
@@ -388,5 +408,7 @@ fn info(entry: &FileEntry, end: LogEnd) -> FileInfo {
     FileInfo { number: entry.number, name: entry.name.clone(), size }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -205,19 +205,16 @@ fn damage_is_never_read_past() {
     sample.record(&open(&sample), 1..=40);
     let log = open(&sample);
     // Damaged behind the log's back, with the time of change put back: only the checksum can tell.
-    log.shared.files.get(1).unwrap().verified_to.store(0, std::sync::atomic::Ordering::SeqCst);
+    log.shared.files.get(1).unwrap().verified_to.store(0, Ordering::SeqCst);
     let path = &sample.files()[0];
     let at = usize::try_from(sample.ends()[2]).unwrap();
     let mut bytes = fs::read(path).unwrap();
     bytes[at + 60] ^= 1;
     fs::write(path, bytes).unwrap();
     let mut cursor = log.cursor(1, 4).unwrap();
-    let fault = loop {
-        match cursor.next_run(1) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let Run::Events(sound) = cursor.next_run(1 << 20).unwrap() else { panic!() };
+    assert_eq!(sound.bytes.len(), at + 42 - 4, "what is sound before it is read");
+    let fault = cursor.next_run(1 << 20).unwrap_err();
     let ReadError::Damaged { file, position, .. } = fault else { panic!("{fault}") };
     assert_eq!((file.as_str(), position), ("binlog.000001", at as u64 + 42));
     let mut scan = FileScan::open(&OsFileSystem, path).unwrap();
@@ -529,15 +526,30 @@ fn a_disk_that_breaks_anywhere_in_a_rename_loses_nothing_acknowledged() {
 
 /// A transaction, unless the disk is broken.
 fn try_of_size(source: &Submitter, sequence: u64, notes: &[usize]) -> Option<Transaction> {
-    let mut assembler = source.assembler(Arc::new(format()));
     let gtid = Gtid { domain: 0, server: 1, sequence };
-    let mut events = vec![testing::gtid_event(gtid)];
-    events.extend(notes.iter().map(|len| testing::event(EventType::ANNOTATE_ROWS, &vec![1; *len])));
-    events.push(testing::event(EventType::XID, &[0; 8]));
-    for event in events {
-        if let crate::transaction::Assembled::Complete(transaction) = assembler.push(&event).ok()? {
-            return Some(transaction);
-        }
+    testing::try_transaction(source, gtid, Arc::new(format()), notes)
+}
+
+#[test]
+fn closing_after_a_failed_sync_does_not_tell_unsynced_bytes_durable() {
+    let mut latched = 0;
+    for failing in 0..4 {
+        let disk = crate::fs::crash::CrashFileSystem::new();
+        let options = || LogOptions { fs: Arc::new(disk.clone()), ..LogOptions::new("/log", 1) };
+        let log = Log::open(options()).unwrap();
+        let source = log.submitter();
+        source.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+        // One operation fails, a sync among them; everything else works.
+        disk.fail_at(Fault::Full { times: 1 }, disk.operations() + failing);
+        let ticket = source.submit(transaction(&source, 1));
+        let _ = ticket.wait_durable();
+        log.close();
+        let hint = disk.get(std::path::Path::new("/log/binlog.verified")).unwrap();
+        let hint = String::from_utf8(hint).unwrap();
+        let noted: u64 = hint.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(noted <= log.end().position, "{hint}");
+        assert_eq!(matches!(log.health(), Health::Latched(_)), !ticket.is_durable());
+        latched += u32::from(!ticket.is_durable());
     }
-    None
+    assert!(latched > 0, "no sync was hit");
 }

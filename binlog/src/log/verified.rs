@@ -5,7 +5,8 @@
 //! durable NAME POSITION                    up to here the file was on disk
 //! ```
 //! It is replaced whole and never synced. An older one, or none, costs time at the next open: closed files are verified again. A fault
-//! before the durable position is damage; behind it, it is a write that the crash cut short.
+//! before the durable position is damage; behind it, it is a write that the crash cut short. A power cut may leave an older hint, or one
+//! whose bytes are lost: then nothing is known to be durable of a file that it does not name.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,6 +23,8 @@ use crate::fs::{Metadata, read_exact_at};
 /// What the hint says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verified {
+    /// There is a hint, whatever is left of it.
+    there: bool,
     closed: HashMap<String, (u64, String)>,
     durable: HashMap<String, u64>,
 }
@@ -33,20 +36,23 @@ impl Verified {
         known.is_some_and(|(len, time)| *len == metadata.len && *time == stamp(metadata.modified))
     }
 
-    /// Up to where a file is known to have been durable.
-    pub(crate) fn durable(&self, name: &str) -> Option<u64> {
-        self.durable.get(name).copied()
+    /// Up to where a file is known to have been durable; `None` where somebody has taken the hint away.
+    pub(crate) fn durable(&self, name: &str, number: u64) -> Option<u64> {
+        // The first file's hint may not have reached the disk yet; those of later files find one there.
+        let unknown = (self.there || number == 1).then_some(0);
+        self.durable.get(name).copied().or(unknown)
     }
 }
 
 /// Reads the hint; an unreadable one says nothing.
 pub(crate) fn read(place: &Place<'_>) -> Verified {
-    read_text(place).map(|text| parse(&text)).unwrap_or_default()
+    let there = place.fs.metadata(&path(place)).is_ok();
+    let verified = read_text(place).map(|text| parse(&text)).unwrap_or_default();
+    Verified { there, ..verified }
 }
 
 fn read_text(place: &Place<'_>) -> io::Result<String> {
     let path = path(place);
-    place.fs.metadata(&path)?;
     let file = place.fs.open(&path, false)?;
     let mut bytes = vec![0; usize::try_from(file.size()?).map_err(io::Error::other)?];
     read_exact_at(file.as_ref(), &mut bytes, 0)?;

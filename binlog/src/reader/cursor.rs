@@ -292,8 +292,15 @@ enum Walked {
 }
 
 impl Walk {
-    /// Walks `bytes`, which start at `start`. The error is a position and what is wrong there.
+    /// Walks `bytes`, which start at `start`. The error is a position and what is wrong there; what is sound before it comes first.
     fn run(&self, start: u64, bytes: &[u8]) -> Result<Walked, (u64, EventError)> {
+        match self.walk(start, bytes) {
+            Err((position, _)) if position > start => Ok(Walked::To(position)),
+            other => other,
+        }
+    }
+
+    fn walk(&self, start: u64, bytes: &[u8]) -> Result<Walked, (u64, EventError)> {
         let available = start + bytes.len() as u64;
         let (mut position, mut rest) = (start, bytes);
         while position < self.limit && (position == start || position - start < self.max_bytes) {

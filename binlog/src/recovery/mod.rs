@@ -9,6 +9,7 @@
 //! | a file in the index is missing, or numbers have a gap | refused |
 //! | a closed file changed since it was verified | verified whole; refused where damaged |
 //! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
+//! | last file, not in the index yet: damaged header events | set aside, then the same |
 //! | last file: ends within a transaction | the rest is copied aside and cut off |
 //! | last file: damage behind the durable position | the same |
 //! | last file: damage before the durable position | refused |
@@ -28,7 +29,7 @@ use crate::event::FormatDescription;
 use crate::gtid::mariadb::GtidState;
 use crate::log::{
     ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, write_index,
+    read_verified, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -89,16 +90,20 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
     let place = place(options);
     let lock = take_lock(options)?;
-    let numbers = file_numbers(&place).map_err(|error| io_error(&place, error))??;
+    let Numbers { numbers, indexed } =
+        file_numbers(&place).map_err(|error| io_error(&place, error))??;
     let verified = read_verified(&place);
-    let mut recovery = Recovery { options, place: &place, verified, files: Vec::new() };
+    let mut recovery = Recovery { options, place: &place, verified, indexed, files: Vec::new() };
     let active = match numbers.split_last() {
         None => None,
         Some((last, closed)) => recovery.open_files(closed, *last)?,
     };
     let files = recovery.files;
-    if !files.is_empty() {
-        write_index(&place, &files).map_err(|error| io_error(&place, error))?;
+    if let Some((active, _)) = &active {
+        // First the hint: the index makes the names in the directory durable.
+        let io = |error| io_error(&place, error);
+        write_verified(&place, &files, active.position).map_err(io)?;
+        write_index(&place, &files).map_err(io)?;
     }
     let created = files.iter().rev().map(|entry| entry.format.created).find(|time| *time != 0);
     let (active, state) = active.unzip();
@@ -120,9 +125,17 @@ fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenErr
     })
 }
 
-/// Numbers of the log's files, oldest first and without a gap. Files before the index's first do not belong to it: a purge was cut
-/// short. Files beyond its last belong to the log: a rotation was cut short.
-fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
+/// Which files there are.
+struct Numbers {
+    /// Of the log's files, oldest first and without a gap.
+    numbers: Vec<u64>,
+    /// Of the last file in the index, where there is one.
+    indexed: Option<u64>,
+}
+
+/// Files before the index's first do not belong to the log: a purge was cut short. Files beyond its last do: a rotation was cut
+/// short.
+fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let names = place.fs.list(place.dir)?;
     let mut there: Vec<_> =
         names.iter().filter_map(|name| file_number(place.basename, name)).collect();
@@ -130,14 +143,18 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
     let indexed = read_index(place)?.unwrap_or_default();
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
-    let first = indexed.first().or(there.first()).copied().unwrap_or_default();
+    let first = indexed.first().or(there.first()).copied().unwrap_or(1);
     leftovers::clean_up(place, &there, first);
     let last = indexed.last().max(there.last()).copied().unwrap_or_default();
-    let numbers: Vec<_> = (first.max(1)..=last).collect();
-    let missing = numbers.iter().find(|number| there.binary_search(number).is_err());
-    Ok(match missing {
-        Some(number) => Err(OpenError::Missing(place.dir.join(file_name(place.basename, *number)))),
-        None => Ok(numbers),
+    there.retain(|number| *number >= first);
+    // Compared one by one: a stray file may have any number.
+    let pairs = (first..=last).zip(there.iter().map(Some).chain(std::iter::repeat(None)));
+    let mut missing = pairs.filter(|(number, found)| Some(number) != *found);
+    Ok(match missing.next() {
+        Some((number, _)) => {
+            Err(OpenError::Missing(place.dir.join(file_name(place.basename, number))))
+        }
+        None => Ok(Numbers { numbers: there, indexed: indexed.last().copied() }),
     })
 }
 
@@ -145,6 +162,8 @@ struct Recovery<'a> {
     options: &'a LogOptions,
     place: &'a Place<'a>,
     verified: Verified,
+    /// The last file in the index.
+    indexed: Option<u64>,
     files: Vec<Arc<FileEntry>>,
 }
 
@@ -161,6 +180,10 @@ impl Recovery<'_> {
         match self.head(last) {
             Ok(head) => self.last_file(last, head).map(Some),
             Err(HeadError::Incomplete) => self.anew(last),
+            Err(HeadError::Scan(fault)) if self.is_new(last) => {
+                self.set_aside(last, &fault).map_err(|error| io_error(self.place, error))?;
+                self.anew(last)
+            }
             Err(HeadError::Scan(fault)) => Err(OpenError::Damaged { path: self.path(last), fault }),
         }
     }
@@ -171,6 +194,26 @@ impl Recovery<'_> {
 
     fn head(&self, number: u64) -> Result<Head, HeadError> {
         read_head(self.place.fs, &self.path(number))
+    }
+
+    /// Whether a file's creation may have been cut short: the index names a file only once it is durable.
+    fn is_new(&self, number: u64) -> bool {
+        /// Without an index only a file this short is taken for the log's first: the index may have been lost, too.
+        const NOT_MORE_THAN_A_HEAD: u64 = 4096;
+        let len = self.place.fs.metadata(&self.path(number)).map(|metadata| metadata.len);
+        let first = || number == 1 && len.is_ok_and(|len| len <= NOT_MORE_THAN_A_HEAD);
+        self.indexed.map_or_else(first, |indexed| number > indexed)
+    }
+
+    fn set_aside(&self, number: u64, fault: &ScanError) -> io::Result<()> {
+        let path = self.path(number);
+        let aside = tail::free_name(self.place, &path, 0);
+        tracing::warn!(
+            file = %path.display(), %fault, copy = %aside.display(),
+            "the header events of a new file were torn by a crash: set aside, the file is made anew"
+        );
+        self.place.fs.rename(&path, &aside)?;
+        self.place.fs.sync_dir(self.place.dir)
     }
 
     /// A file that another follows: whole, and ending with Rotate to the next.
@@ -206,12 +249,14 @@ impl Recovery<'_> {
     fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
         let path = self.path(number);
         let tail = Tail::scan(self.place, &path)?;
-        let durable = self.verified.durable(&file_name(self.place.basename, number));
+        let durable = self.verified.durable(&file_name(self.place.basename, number), number);
         tail.check_damage(&path, durable)?;
         let entry = Arc::new(self.entry(number, head));
         let io = |error| io_error(self.place, error);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
+        // A killed process may have left bytes that are written but not on disk: from now on they are published.
+        file.sync_data().map_err(io)?;
         let active =
             ActiveFile { entry: Arc::clone(&entry), file: file.into(), position: tail.end };
         self.files.push(entry);
@@ -247,5 +292,7 @@ impl Recovery<'_> {
     }
 }
 
+#[cfg(test)]
+mod cuts;
 #[cfg(test)]
 mod tests;

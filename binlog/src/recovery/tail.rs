@@ -81,12 +81,16 @@ impl Tail {
     }
 
     /// A file that ends within an event or a transaction was cut short by a crash. Anything else wrong before what was known to
-    /// be durable is damage; without that knowledge, anywhere.
+    /// be durable is damage; without that knowledge, anywhere. An event before it that seems to reach beyond the file's end has a
+    /// damaged size.
     pub(super) fn check_damage(&self, path: &Path, durable: Option<u64>) -> Result<(), OpenError> {
         let path = path.to_owned();
         let durable = durable.unwrap_or(u64::MAX);
         match &self.fault {
-            Some(Fault::Scan(fault)) if fault.position < durable && !fault.kind.is_truncation() => {
+            Some(Fault::Scan(fault))
+                if fault.position < durable
+                    && (!fault.kind.is_truncation() || self.len >= durable) =>
+            {
                 let (position, kind) = (fault.position, fault.kind.to_string());
                 let fault = ScanError { position, kind: io::Error::other(kind).into() };
                 Err(OpenError::Damaged { path, fault })
@@ -98,14 +102,13 @@ impl Tail {
         }
     }
 
-    /// Cuts what follows the last complete transaction, after a copy of it is durable beside the file.
+    /// Cuts what follows the last complete transaction, after a copy of it is durable beside the file. The caller syncs the file.
     pub(super) fn cut(&self, place: &Place<'_>, file: &dyn LogFile, path: &Path) -> io::Result<()> {
         if self.end == self.len {
             return Ok(());
         }
         let aside = self.copy_aside(place, file, path)?;
         file.set_len(self.end)?;
-        file.sync_data()?;
         tracing::warn!(
             file = %path.display(), position = self.end, bytes = self.len - self.end, copy = %aside.display(),
             "cut an incomplete transaction from the log's end; it is fetched again from the source"
@@ -137,7 +140,7 @@ impl Tail {
 }
 
 /// `binlog.000007.cut-1234`, with a number behind it where the same place was cut before: that copy stays too.
-fn free_name(place: &Place<'_>, path: &Path, position: u64) -> PathBuf {
+pub(super) fn free_name(place: &Place<'_>, path: &Path, position: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".cut-{position}"));
     let mut aside = PathBuf::from(&name);

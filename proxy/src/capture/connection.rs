@@ -7,8 +7,9 @@ use tokio::time::timeout;
 
 use super::fault::{self, Fault};
 use super::login;
-use super::packets::{PacketReader, WrongSequence};
+use super::packets::PacketReader;
 use crate::source::{Greeting, ServerStream, Upstream};
+use crate::wire::WireError;
 use crate::wire::cursor::Cursor;
 use crate::wire::handshake::ServerGreeting;
 use crate::wire::packet::put_packet;
@@ -17,10 +18,19 @@ use crate::wire::reply::{EofPacket, ErrPacket};
 /// For connecting and logging in, and for each answer before the dump.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Bytes an answer before the dump may have, in one packet and in all of them: the longest is SHOW BINARY LOGS.
+const MAX_ANSWER: usize = 16 << 20;
+/// Bytes an event may have: the largest `max_allowed_packet` of a server, and room for the headers around it.
+const MAX_EVENT: usize = (1 << 30) + (1 << 16);
+
 const COM_QUERY: u8 = 0x03;
 const COM_BINLOG_DUMP: u8 = 0x12;
 const COM_REGISTER_SLAVE: u8 = 0x15;
 const ERR: u8 = 0xff;
+/// Counted for a row on top of its bytes, so that many empty ones count too.
+const ROW_OVERHEAD: usize = 64;
+/// What capture asks for has fewer.
+const MAX_COLUMNS: u64 = 64;
 /// Ask for Annotate_rows events too.
 const DUMP_ANNOTATE: u16 = 2;
 
@@ -47,34 +57,54 @@ impl Connection {
         let failed = |error| Fault::Connect { address: address.to_string(), error };
         let stream = timeout(DEADLINE, address.connect()).await;
         let stream = stream.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?;
-        let (reader, user_name) = (PacketReader::new(), user.to_owned());
+        let (reader, user_name) = (PacketReader::new(MAX_ANSWER), user.to_owned());
         let mut connection = Self { stream, reader, user: user_name, logged_in: false };
         let payload = connection.answer().await?;
         connection.check_error(&payload)?;
         let greeting = ServerGreeting::parse(&payload)?;
         upstream.set_greeting(Greeting { version: greeting.version.clone(), payload });
-        login::log_in(&mut connection, &greeting, user, password).await?;
+        // As a whole: a server that asks again and again would never be late with one answer.
+        timeout(DEADLINE, login::log_in(&mut connection, &greeting, user, password))
+            .await
+            .map_err(|_| Fault::Silent(DEADLINE.as_secs()))??;
         connection.logged_in = true;
         Ok(connection)
     }
 
     /// Asks; answers the rows, none for a statement without a result.
     pub(crate) async fn query(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
+        let asked = timeout(DEADLINE, self.ask(sql)).await;
+        asked.map_err(|_| Fault::Silent(DEADLINE.as_secs()))?
+    }
+
+    async fn ask(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
         self.command(COM_QUERY, sql.as_bytes()).await?;
         let first = self.answer_or_error().await?;
         if first.first() == Some(&0) {
             return Ok(Vec::new());
         }
         let columns = Cursor::new("column count", &first).lenenc("column count")?;
+        if columns > MAX_COLUMNS {
+            return Err(malformed("has more columns than were asked for"));
+        }
         for _ in 0..columns {
             self.answer_or_error().await?;
         }
         self.answer_or_error().await?;
+        self.rows(columns).await
+    }
+
+    async fn rows(&mut self, columns: u64) -> Result<Vec<Row>, Fault> {
         let mut rows = Vec::new();
+        let mut bytes = 0;
         loop {
             let payload = self.answer_or_error().await?;
             if EofPacket::matches(&payload) {
                 return Ok(rows);
+            }
+            bytes += payload.len() + ROW_OVERHEAD;
+            if bytes > MAX_ANSWER {
+                return Err(malformed("does not end"));
             }
             rows.push(row(&payload, columns)?);
         }
@@ -96,13 +126,14 @@ impl Connection {
     }
 
     /// Starts the dump: `position u32 | flags u16 | server id u32 | file name`. The file and position count only without
-    /// `@slave_connect_state`.
+    /// `@slave_connect_state`. Events may then have as many bytes as any server sends.
     pub(crate) async fn start_dump(&mut self, server_id: u32, file: &str) -> Result<(), Fault> {
         const AFTER_MAGIC: u32 = 4;
         let mut body = AFTER_MAGIC.to_le_bytes().to_vec();
         body.extend_from_slice(&DUMP_ANNOTATE.to_le_bytes());
         body.extend_from_slice(&server_id.to_le_bytes());
         body.extend_from_slice(file.as_bytes());
+        self.reader.limit = MAX_EVENT;
         self.command(COM_BINLOG_DUMP, &body).await
     }
 
@@ -126,7 +157,7 @@ impl Connection {
 
     async fn next(&mut self) -> Result<Vec<u8>, Fault> {
         loop {
-            if let Some(payload) = self.reader.buffered().map_err(sequence_fault)? {
+            if let Some(payload) = self.reader.buffered()? {
                 return Ok(payload.to_vec());
             }
             self.reader.fill(&mut self.stream).await?;
@@ -148,10 +179,8 @@ impl Connection {
     }
 }
 
-/// A packet out of order, as a fault.
-pub(crate) fn sequence_fault(WrongSequence { found, expected }: WrongSequence) -> Fault {
-    let text = format!("packet number {found} where {expected} was due");
-    Fault::Lost(std::io::Error::new(std::io::ErrorKind::InvalidData, text))
+fn malformed(fault: &'static str) -> Fault {
+    WireError::Malformed { packet: "result set", fault }.into()
 }
 
 fn row(payload: &[u8], columns: u64) -> Result<Row, Fault> {

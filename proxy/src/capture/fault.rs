@@ -7,6 +7,7 @@ use spillway_binlog::event::EventError;
 use spillway_binlog::fs::is_full;
 use spillway_binlog::transaction::TransactionError;
 
+use super::packets::PacketError;
 use crate::wire::WireError;
 use crate::wire::reply::ErrPacket;
 
@@ -40,6 +41,8 @@ pub(crate) enum Fault {
     DumpEnded,
     #[error("the upstream sent what it should not: {0}")]
     Wire(#[from] WireError),
+    #[error("the upstream sent what it should not: {0}")]
+    Packet(#[from] PacketError),
     #[error("the upstream sent an event that cannot be right: {0}")]
     Event(#[from] EventError),
     #[error("{0}")]
@@ -76,7 +79,7 @@ impl Fault {
             Self::Lost(_) => "lost",
             Self::Silent(_) => "silent",
             Self::DumpEnded => "dump_ended",
-            Self::Wire(_) => "protocol",
+            Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
             Self::Transaction(_) => "transaction",
             Self::Server { .. } => "server_error",

@@ -21,17 +21,24 @@ pub(crate) struct PacketReader {
     long_is_whole: bool,
     /// Sequence number the next packet must have.
     pub(crate) sequence: u8,
+    /// Bytes a payload may have: what a hostile upstream can make us keep.
+    pub(crate) limit: usize,
 }
 
-/// A packet is not the next one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WrongSequence {
-    pub(crate) found: u8,
-    pub(crate) expected: u8,
+/// A packet that cannot be taken.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum PacketError {
+    /// It is not the next one.
+    #[error("packet number {found} where {expected} was due")]
+    WrongSequence { found: u8, expected: u8 },
+    /// A payload does not end.
+    #[error("a packet of more than {limit} bytes")]
+    TooLong { limit: usize },
 }
 
 impl PacketReader {
-    pub(crate) fn new() -> Self {
+    /// A reader of payloads of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             buffer: vec![0; READ_LEN],
             start: 0,
@@ -39,24 +46,28 @@ impl PacketReader {
             long: Vec::new(),
             long_is_whole: false,
             sequence: 0,
+            limit,
         }
     }
 
     /// The next payload that is in the buffer as a whole; `None` when more must be read first.
-    pub(crate) fn buffered(&mut self) -> Result<Option<&[u8]>, WrongSequence> {
+    pub(crate) fn buffered(&mut self) -> Result<Option<&[u8]>, PacketError> {
         if std::mem::take(&mut self.long_is_whole) {
             self.long = Vec::new();
         }
         loop {
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
             let Some(header) = Header::peek(unread) else { return Ok(None) };
+            if self.long.len() + header.length > self.limit {
+                return Err(PacketError::TooLong { limit: self.limit });
+            }
             let payload_at = self.start + HEADER_LEN;
             if unread.len() < HEADER_LEN + header.length {
                 return Ok(None);
             }
             let expected = self.sequence;
             if header.sequence != expected {
-                return Err(WrongSequence { found: header.sequence, expected });
+                return Err(PacketError::WrongSequence { found: header.sequence, expected });
             }
             self.sequence = expected.wrapping_add(1);
             self.start = payload_at + header.length;
@@ -109,7 +120,7 @@ mod tests {
 
     fn read_all(bytes: &[u8], step: usize) -> Vec<Vec<u8>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut reader = PacketReader::new();
+        let mut reader = PacketReader::new(usize::MAX);
         let mut payloads = Vec::new();
         for mut piece in bytes.chunks(step) {
             while !piece.is_empty() {
@@ -149,10 +160,29 @@ mod tests {
 
     #[test]
     fn a_packet_out_of_order_is_an_error() {
-        let mut reader = PacketReader::new();
+        let mut reader = PacketReader::new(usize::MAX);
         reader.buffer[..5].copy_from_slice(&[1, 0, 0, 3, 9]);
         reader.end = 5;
         let wrong = reader.buffered().unwrap_err();
-        assert_eq!((wrong.found, wrong.expected), (3, 0));
+        assert!(matches!(wrong, PacketError::WrongSequence { found: 3, expected: 0 }));
+    }
+
+    #[test]
+    fn a_payload_over_the_limit_is_an_error_before_it_is_kept() {
+        const PART: usize = 0xff_ffff;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut reader = PacketReader::new(PART + 5);
+        let mut bytes = Vec::new();
+        put_packet(&mut bytes, 0, &vec![5; PART + 6]);
+        let mut unread = bytes.as_slice();
+        let error = loop {
+            match reader.buffered() {
+                Ok(payload) => assert!(payload.is_none()),
+                Err(error) => break error,
+            }
+            runtime.block_on(reader.fill(&mut unread)).unwrap();
+        };
+        assert!(matches!(error, PacketError::TooLong { limit } if limit == PART + 5));
+        assert_eq!(reader.long.len(), PART);
     }
 }

@@ -10,12 +10,13 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::transaction::{Assembled, TransactionAssembler};
-use spillway_binlog::{Health, Ticket};
+use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
-use super::connection::{Connection, sequence_fault};
+use super::connection::Connection;
 use super::fault::Fault;
+use super::packets::PacketError;
 use super::{Context, set_state};
 use crate::source::CaptureState;
 
@@ -45,6 +46,8 @@ pub(super) struct Stream<'a> {
     format: Option<Arc<FormatDescription>>,
     assembler: Option<TransactionAssembler>,
     in_flight: InFlight,
+    /// Where the upstream was when the session began, less what the log has of it.
+    target: Vec<Gtid>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
@@ -69,6 +72,7 @@ impl<'a> Stream<'a> {
         context: &'a Context,
         begin: Option<Begin>,
         checksum: ChecksumAlgorithm,
+        target: Vec<Gtid>,
     ) -> Self {
         Self {
             context,
@@ -77,6 +81,7 @@ impl<'a> Stream<'a> {
             format: None,
             assembler: None,
             in_flight: InFlight::default(),
+            target,
             last: None,
             last_timestamp: 0,
             transactions: 0,
@@ -90,7 +95,9 @@ impl<'a> Stream<'a> {
         backoff: &mut Backoff,
     ) -> Result<Infallible, Fault> {
         loop {
-            while let Some(payload) = connection.reader.buffered().map_err(sequence_fault)? {
+            while let Some(payload) =
+                connection.reader.buffered().map_err(|error| self.packet(error))?
+            {
                 match payload.split_first() {
                     Some((0, event)) => self.event(event)?,
                     Some((0xfe, rest)) if rest.len() < 8 => return Err(Fault::DumpEnded),
@@ -109,10 +116,21 @@ impl<'a> Stream<'a> {
                 self.streaming(backoff);
             }
             self.publish();
+            self.note_caught_up();
             let filled = connection.reader.fill(&mut connection.stream);
             timeout(SILENCE_LIMIT, filled)
                 .await
                 .map_err(|_| Fault::Silent(SILENCE_LIMIT.as_secs()))??;
+        }
+    }
+
+    /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
+    fn packet(&self, error: PacketError) -> Fault {
+        match (error, self.context.log.max_cache_size()) {
+            (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
+                "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
+            )),
+            _ => error.into(),
         }
     }
 
@@ -125,7 +143,7 @@ impl<'a> Stream<'a> {
 
     fn event(&mut self, event: &[u8]) -> Result<(), Fault> {
         self.bytes += event.len() as u64;
-        let header = EventHeader::parse(event)?;
+        let header = EventHeader::parse_whole(event)?;
         if header.event_type == EventType::FORMAT_DESCRIPTION {
             return self.format_description(event);
         }
@@ -194,6 +212,22 @@ impl<'a> Stream<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells the log once it has what the upstream had when the session began.
+    fn note_caught_up(&mut self) {
+        let log = &self.context.log;
+        if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        let state = log.gtid_state();
+        self.target.retain(|gtid| {
+            let known = state.last_of(gtid.domain, gtid.server);
+            known.is_none_or(|known| known.sequence < gtid.sequence)
+        });
+        if self.target.is_empty() {
+            log.set_caught_up();
+        }
     }
 
     /// Tells status and metrics how far it is; once a read, not once a transaction.

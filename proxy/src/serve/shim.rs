@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use opensrv_mysql::{
-    AsyncMysqlShim, Column, ErrorKind, InitWriter, OkResponse, ParamParser, QueryResultWriter,
-    RowWriter, StatementMetaWriter, StatusFlags,
+    AsyncMysqlShim, Column, InitWriter, OkResponse, ParamParser, QueryResultWriter, RowWriter,
+    StatementMetaWriter, StatusFlags,
 };
 use tokio::io::AsyncWrite;
 
 use super::account::NATIVE_PASSWORD;
 use super::session::Session;
-use super::sql::{self, Answer, EventRows, Rows, SqlError, Value};
+use super::sql::{self, Answer, EventRows, Rows, Value};
 
 /// See the module's description.
 pub(super) struct Shim {
@@ -72,7 +72,7 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
         results: QueryResultWriter<'a, W>,
     ) -> io::Result<()> {
         let text = self.session.statement(id).unwrap_or_default();
-        run(&self.session, &text, results).await
+        run(&self.session, text, results).await
     }
 
     async fn on_close<'a>(&'a mut self, id: u32)
@@ -87,7 +87,7 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
         query: &'a str,
         results: QueryResultWriter<'a, W>,
     ) -> io::Result<()> {
-        run(&self.session, query, results).await
+        run(&self.session, query.to_owned(), results).await
     }
 
     async fn on_init<'a>(&'a mut self, name: &'a str, info: InitWriter<'a, W>) -> io::Result<()> {
@@ -98,11 +98,14 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
 
 async fn run<W: AsyncWrite + Send + Unpin>(
     session: &Arc<Session>,
-    text: &str,
+    text: String,
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {
-    session.begin_statement(text);
-    let written = match execute(session, text).await {
+    session.begin_statement(&text);
+    // BINLOG_GTID_POS reads a file up to a position, PURGE writes the index: not on a thread that serves others.
+    let executing = Arc::clone(session);
+    let executed = tokio::task::spawn_blocking(move || sql::execute(&executing, &text)).await;
+    let written = match executed.map_err(io::Error::other)? {
         Ok(Answer::Ok) => results.completed(ok(session)).await,
         Ok(Answer::Rows(rows)) => write_rows(rows, results).await,
         Ok(Answer::Events(rows)) => write_events(*rows, results).await,
@@ -110,16 +113,6 @@ async fn run<W: AsyncWrite + Send + Unpin>(
     };
     session.end_statement();
     written
-}
-
-/// What waits for the disk does so on a thread of its own.
-async fn execute(session: &Arc<Session>, text: &str) -> Result<Answer, SqlError> {
-    if !sql::waits(text) {
-        return sql::execute(session, text);
-    }
-    let (session, text) = (Arc::clone(session), text.to_owned());
-    let done = tokio::task::spawn_blocking(move || sql::execute(&session, &text)).await;
-    done.unwrap_or_else(|error| Err(SqlError::new(ErrorKind::ER_UNKNOWN_ERROR, error.to_string())))
 }
 
 fn ok(session: &Session) -> OkResponse {

@@ -32,7 +32,7 @@ pub(super) const PASSWORD: &str = "geheim";
 pub(super) struct Stage {
     pub service: Arc<Service>,
     pub registry: Registry,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// The layout of events of MariaDB 10.11.
@@ -100,6 +100,13 @@ impl Stage {
 
     /// A log whose first file begins at a position.
     pub fn begun(state: &str) -> Self {
+        let stage = Self::behind(state);
+        stage.service.log.set_caught_up();
+        stage
+    }
+
+    /// The same, but what its source has is not in the log yet.
+    pub fn behind(state: &str) -> Self {
         let stage = Self::with(1 << 30);
         stage.begin(state);
         stage
@@ -162,7 +169,7 @@ impl Stage {
         let local = "127.0.0.1:4307".parse().unwrap();
         let options = ServeOptions { listen: local, server_id: SERVER_ID, accounts };
         let service = Arc::new(Service::new(options, local, log, upstream, metrics));
-        Self { service, registry, _dir: dir }
+        Self { service, registry, dir }
     }
 
     /// As if an upstream had greeted.
@@ -189,6 +196,14 @@ impl Stage {
         for gtid in parse_list(gtids).unwrap() {
             self.record(&transaction(gtid, "insert into t values (1)"));
         }
+    }
+
+    /// Writes over a file of the log, as a failing disk would.
+    pub fn damage(&self, file: &str, position: u64, bytes: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let path = self.dir.path().join(file);
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(bytes, position).unwrap();
     }
 
     /// A session as its owner has it after login.

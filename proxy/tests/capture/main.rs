@@ -184,6 +184,23 @@ fn garbage_instead_of_a_greeting_is_an_error_and_nothing_is_recorded() {
 }
 
 #[test]
+fn an_answer_without_end_is_not_kept() {
+    let good = Script::oldest(events(&[&xid_transaction(1)]));
+    let fake = FakeUpstream::start(vec![Script::endless_rows(), good]);
+    let capturing = Capturing::start(&fake);
+    capturing.wait_position("0-1-1");
+    assert!(capturing.reconnects("protocol"));
+}
+
+#[test]
+fn an_event_without_end_is_not_kept() {
+    let fake = FakeUpstream::start(vec![Script::endless_event()]);
+    let capturing = Capturing::start(&fake);
+    capturing.wait("refused", |capturing| capturing.reconnects("refused"));
+    assert!(capturing.reason().contains("max_binlog_cache_size"), "{}", capturing.reason());
+}
+
+#[test]
 fn an_upstream_that_is_away_is_waited_for() {
     let fake = FakeUpstream::absent();
     let capturing = Capturing::start(&fake);

@@ -25,6 +25,10 @@ enum Dump {
     Events(Vec<Vec<u8>>),
     Error(u16, String),
     Garbage(Vec<u8>),
+    /// Rows without end for the first query.
+    Rows,
+    /// One event in packets without end.
+    Packets,
 }
 
 impl Script {
@@ -42,6 +46,16 @@ impl Script {
     /// Answers the dump with an error.
     pub fn error(code: u16, text: &str) -> Self {
         Self { dump: Dump::Error(code, text.to_owned()), close: true }
+    }
+
+    /// Answers the first query with rows that do not end.
+    pub fn endless_rows() -> Self {
+        Self { dump: Dump::Rows, close: true }
+    }
+
+    /// Sends an event that does not end.
+    pub fn endless_event() -> Self {
+        Self { dump: Dump::Packets, close: true }
     }
 
     /// Sends these bytes instead of a greeting.
@@ -112,6 +126,9 @@ fn session(
     loop {
         let command = receive(&mut stream)?;
         match command.split_first() {
+            Some((0x03, _)) if matches!(script.dump, Dump::Rows) => {
+                return endless_rows(&mut stream);
+            }
             Some((0x03, sql)) => answer(&mut stream, &String::from_utf8_lossy(sql), &mut asked)?,
             Some((0x12, _)) => break,
             _ => send(&mut stream, 1, &ok())?,
@@ -134,11 +151,38 @@ fn dump(stream: &mut TcpStream, script: &Script) -> io::Result<()> {
         Dump::Error(code, text) => {
             send(stream, sequence, &ErrPacket::new(*code, b"HY000", text.as_str()).encode())?;
         }
-        Dump::Garbage(_) => {}
+        Dump::Packets => return endless_event(stream),
+        Dump::Garbage(_) | Dump::Rows => {}
     }
     if !script.close {
         // Until the other side goes.
         stream.read_to_end(&mut Vec::new())?;
+    }
+    Ok(())
+}
+
+/// Ends when the other side has had enough.
+fn endless_rows(stream: &mut TcpStream) -> io::Result<()> {
+    send(stream, 1, &[1])?;
+    send(stream, 2, b"\x03def")?;
+    send(stream, 3, &eof())?;
+    let mut sequence = 4;
+    loop {
+        let mut bytes = Vec::new();
+        for _ in 0..1000 {
+            sequence = put_packet(&mut bytes, sequence, b"\x01x");
+        }
+        stream.write_all(&bytes)?;
+    }
+}
+
+/// Ends when the other side has had enough.
+fn endless_event(stream: &mut TcpStream) -> io::Result<()> {
+    let mut bytes = vec![0; 4 + 0xff_ffff];
+    bytes[..3].fill(0xff);
+    for sequence in (0..=u8::MAX).cycle().skip(1) {
+        bytes[3] = sequence;
+        stream.write_all(&bytes)?;
     }
     Ok(())
 }

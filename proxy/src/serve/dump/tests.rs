@@ -241,6 +241,24 @@ async fn positions_that_cannot_be_are_told_in_mariadbs_words() {
 }
 
 #[tokio::test]
+async fn a_replica_ahead_of_a_log_that_lost_its_end_is_held_until_it_has_caught_up() {
+    let stage = Stage::behind("");
+    stage.record_all("0-1-1,0-1-2");
+    let mut client = replica(&stage, "0-1-4", 2).await;
+    stage.record_all("0-1-3,0-1-4,0-1-5");
+    let mut events = Vec::new();
+    while gtids(&events) != "0-1-5" {
+        events.push(next(&mut client).await);
+    }
+    // Ahead of a log that lacks nothing, it is refused.
+    let mut client = replica(&stage, "0-1-9", 3).await;
+    stage.service.log.set_caught_up();
+    let (code, text) = message(&mut client).await;
+    assert_eq!(code, 1236);
+    assert!(text.contains("0-1-9"), "{text}");
+}
+
+#[tokio::test]
 async fn who_cannot_read_checksums_gets_none_of_their_events() {
     let stage = Stage::begun("");
     stage.record_all("0-1-1");
@@ -419,4 +437,56 @@ async fn a_client_that_reads_no_more_does_not_hold_a_purged_file() {
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
     let metrics = String::from_utf8(stage.registry.text().unwrap()).unwrap();
     assert!(metrics.contains("reason=\"purged\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn kill_ends_a_dump_whose_client_reads_no_more() {
+    let stage = Stage::begun("");
+    // More than the connection holds.
+    let text = "x".repeat(4 << 20);
+    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    let client = replica(&stage, "", 7).await;
+    let progress = || {
+        let connection = stage.service.connections.find(u64::from(client.id));
+        connection.and_then(|connection| connection.dump())
+    };
+    let mut killer = stage.login("repl").await;
+    while progress().is_none() {
+        assert_eq!(killer.single("SELECT 1").await, "1");
+    }
+    assert_eq!(killer.query(&format!("KILL {}", client.id)).await[0], 0);
+    let Client { stream: _unread, task, .. } = client;
+    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn damage_is_told_with_its_position_and_never_sent() {
+    let stage = Stage::begun("");
+    stage.record_all("0-1-1,0-1-2");
+    let all = until_end(&mut tool(&stage, FILE, 4).await).await;
+    // The size in the header of the second transaction's GTID event.
+    let second: usize = 4 + all[1..7].iter().map(|(_, event)| event.len()).sum::<usize>();
+    stage.damage(FILE, second as u64 + 9, &[3, 0, 0, 0]);
+    let events = until_end(&mut tool(&stage, FILE, 4).await).await;
+    assert!(!gtids(&events).contains("0-1-2"));
+    let error = ErrPacket::parse(&events.last().unwrap().1).unwrap();
+    let place = format!("{FILE} is damaged at position {second}:");
+    assert!(error.code == 1236 && error.message.starts_with(&place), "{}", error.message);
+}
+
+#[test]
+fn lag_is_what_was_not_sent() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let stage = Stage::many_files();
+    stage.record_all("0-1-1,0-1-2");
+    let session = stage.session("repl");
+    let dump = stage.service.connections.start_dump(&session.connection, 7);
+    let files = stage.service.log.files();
+    let all: u64 = files.iter().map(|file| file.size).sum();
+    assert_eq!(super::lag_bytes(&files, &dump), all);
+    dump.file.store(1, Relaxed);
+    dump.position.store(100, Relaxed);
+    assert_eq!(super::lag_bytes(&files, &dump), all - 100);
+    dump.file.store(2, Relaxed);
+    assert_eq!(super::lag_bytes(&files, &dump), all - files[0].size - 100);
 }

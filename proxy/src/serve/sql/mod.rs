@@ -3,6 +3,7 @@
 mod answer;
 mod events;
 mod parse;
+mod parser;
 mod purge;
 mod select;
 mod set;
@@ -18,7 +19,7 @@ pub(super) use events::EventRows;
 use opensrv_mysql::ErrorKind;
 
 use super::session::Session;
-use parse::ParseError;
+use parser::ParseError;
 use statement::{Show, Statement};
 
 /// Executes one statement.
@@ -46,11 +47,6 @@ pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError>
         }
         Statement::Transaction => Ok(Answer::Ok),
     }
-}
-
-/// Whether a statement waits for the disk, and so must not run on a thread that serves others.
-pub(super) fn waits(text: &str) -> bool {
-    matches!(parse::parse(text), Ok(Statement::Purge(_) | Statement::FlushLogs))
 }
 
 /// Those that ask about the warnings of the one before.

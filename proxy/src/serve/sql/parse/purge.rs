@@ -1,8 +1,8 @@
 //! What changes the log's files: PURGE, FLUSH, RESET.
 
+use super::super::parser::{ParseError, Parsed, Parser};
 use super::super::statement::{Expression, Moment, PurgeUpTo, Statement};
 use super::super::token::Kind;
-use super::{ParseError, Parsed, Parser};
 
 impl Parser<'_> {
     /// `{BINARY | MASTER} LOGS {TO 'file' | BEFORE moment}`.
@@ -37,7 +37,7 @@ impl Parser<'_> {
         }
         self.skip_words();
         if let Some(Kind::Number(_)) = self.peek() {
-            self.at += 1;
+            self.advance();
         }
         Ok(Statement::ResetLog)
     }
@@ -71,7 +71,7 @@ impl Parser<'_> {
             _ => None,
         };
         let seconds = seconds.ok_or_else(|| self.fault())?;
-        self.at += 1;
+        self.advance();
         Ok(count.saturating_mul(seconds))
     }
 }

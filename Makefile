@@ -29,6 +29,7 @@ test: need-series plugins ## all tests: units, documentation, real servers
 soak: need-series plugins ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
+	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
 

@@ -7,6 +7,7 @@
 pub mod event;
 pub mod fs;
 pub mod gtid;
+pub mod gtid_index;
 mod log;
 pub mod reader;
 mod recovery;

@@ -2,14 +2,15 @@
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{FileEntry, file_name};
 use crate::event::{EventHeader, EventType, FormatDescription, MAGIC, control, gtid_list};
 use crate::fs::{FileSystem, LogFile};
-use crate::gtid::mariadb::Gtid;
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::gtid_index::IndexWriter;
 
 #[derive(Debug)]
 pub(crate) struct ActiveFile {
@@ -17,6 +18,8 @@ pub(crate) struct ActiveFile {
     pub(crate) file: Arc<dyn LogFile>,
     /// Where the next byte goes.
     pub(crate) position: u64,
+    /// Its side file.
+    pub(crate) index: IndexWriter,
 }
 
 /// Where the log is and who writes it.
@@ -45,6 +48,8 @@ impl Place<'_> {
             gtid_list,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
+            known_from: u64::MAX,
+            closed_at: OnceLock::new(),
         }
     }
 }
@@ -65,7 +70,13 @@ impl ActiveFile {
         file.sync_data()?;
         place.fs.sync_dir(place.dir)?;
         let entry = place.entry(number, format, list);
-        Ok(Self { entry: Arc::new(entry), file, position: head.len() as u64 })
+        Ok(Self::new(Arc::new(entry), file, head.len() as u64))
+    }
+
+    /// A file with nothing in it but header events, so far.
+    pub(crate) fn new(entry: Arc<FileEntry>, file: Arc<dyn LogFile>, position: u64) -> Self {
+        let index = IndexWriter::new(&entry.path);
+        Self { entry, file, position, index }
     }
 
     /// Takes back what was appended from `position` on. Where the file cannot be cut, the next attempt writes over it.
@@ -104,6 +115,18 @@ impl ActiveFile {
     /// From now on the file does not change.
     pub(crate) fn set_closed(&self) {
         self.entry.closed_len.store(self.position, Ordering::Release);
+    }
+
+    /// Adds a point to the GTID index where one is due; `state` is that of the file's end.
+    pub(crate) fn index_end(&mut self, fs: &dyn FileSystem, state: &GtidState) {
+        self.index.reach(self.file.as_ref(), self.position, state);
+        self.index.flush(fs, self.file.as_ref());
+    }
+
+    /// Completes the GTID index of a file that is closed.
+    pub(crate) fn finish_index(&mut self, fs: &dyn FileSystem, state: &GtidState) {
+        self.index.finish(self.file.as_ref(), self.position, state);
+        self.index.flush(fs, self.file.as_ref());
     }
 }
 

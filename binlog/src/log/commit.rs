@@ -133,7 +133,7 @@ impl Committer {
                 "a transaction has another checksum than its log",
             )));
         }
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let next = self.next_format(&transaction, group.bytes)?;
         if self.shared.queue.is_large(&transaction) {
             self.write(group)?;
@@ -150,7 +150,13 @@ impl Committer {
                 self.copy(spilled)?;
             }
         }
+        self.pass(gtid, time)
+    }
+
+    /// A transaction is in the active file, or will be with the next write.
+    fn pass(&mut self, gtid: Gtid, time: u32) -> Result<(), Stop> {
         self.state.update(gtid);
+        self.active()?.index.pass(gtid, time);
         Ok(())
     }
 
@@ -176,7 +182,7 @@ impl Committer {
         next: Option<FormatDescription>,
         transaction: Transaction,
     ) -> Result<(), Stop> {
-        let gtid = transaction.gtid();
+        let (gtid, time) = (transaction.gtid(), transaction.time());
         let format = match next {
             Some(format) => format,
             None => self.following_format()?,
@@ -184,11 +190,7 @@ impl Committer {
         let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
         let list = self.state.list();
         match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
-            Some(head) => {
-                // Before the file is published: who sees the transaction must find its GTID.
-                self.state.update(gtid);
-                self.rename(format, list, spilled, &head)?;
-            }
+            Some(head) => self.rename(gtid, format, spilled, &head)?,
             None => {
                 // More GTIDs were added since its first event than there is room for.
                 self.rotate(&format)?;
@@ -196,6 +198,7 @@ impl Committer {
                 self.state.update(gtid);
             }
         }
+        self.active()?.index.pass(gtid, time);
         self.sync()?;
         self.rotate_if_over_size()
     }
@@ -203,8 +206,8 @@ impl Committer {
     /// The cache file becomes the next log file. Its body is durable already.
     fn rename(
         &mut self,
+        gtid: Gtid,
         format: FormatDescription,
-        list: Vec<Gtid>,
         mut spilled: Spilled,
         head: &[u8],
     ) -> Result<(), Stop> {
@@ -214,14 +217,17 @@ impl Committer {
         // Until now the head was a hole: it needs room on the disk as any other write.
         retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
         spilled.file.file.sync_data()?;
-        let entry = place.entry(number, format, list);
+        let entry = place.entry(number, format, self.state.list());
         retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
         place.fs.sync_dir(shared.space.dir())?;
         place.fs.sync_dir(place.dir)?;
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
-        self.enter(ActiveFile { entry: Arc::new(entry), file, position: spilled.end() })
+        // Before the file is published: who sees the transaction must find its GTID.
+        let before = self.state.clone();
+        self.state.update(gtid);
+        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()), &before)
     }
 
     /// The format description of the file a transaction needs, where the active file is not it.
@@ -274,12 +280,14 @@ impl Committer {
             self.active()?.file.sync_data()?;
             self.shared.options.observer.synced(started.elapsed());
             self.publish(true);
+            self.index_end();
             let active = self.active()?;
             let (number, position) = (active.entry.number, active.position);
             self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
             return Ok(());
         }
         self.publish(false);
+        self.index_end();
         let lanes = self.lanes.clone();
         let active = self.active()?;
         let (file, position) = (Arc::clone(&active.file), active.position);
@@ -319,21 +327,21 @@ impl Committer {
         let new = retry_while_full(&shared, || {
             ActiveFile::create(&shared.place(), number, format.clone(), list.clone())
         })?;
-        self.enter(new)
+        let before = self.state.clone();
+        self.enter(new, &before)
     }
 
     /// Goes on in a new file that is durable: publishes its end, and adds it to the index. A file the index does not know yet is
-    /// adopted at recovery.
-    fn enter(&mut self, new: ActiveFile) -> Result<(), Stop> {
+    /// adopted at recovery. `before` is the GTID state at the end of the file before.
+    fn enter(&mut self, new: ActiveFile, before: &GtidState) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         if new.entry.format.created != 0 {
             self.last_created = new.entry.format.created;
         }
         let (number, position) = (new.entry.number, new.position);
         shared.files.push(Arc::clone(&new.entry));
-        if let Some(old) = self.active.replace(new) {
-            old.set_closed();
-        }
+        let old = self.active.replace(new);
+        old.iter().for_each(ActiveFile::set_closed);
         self.publish(false);
         self.tell_header_len();
         let place = shared.place();
@@ -342,6 +350,9 @@ impl Committer {
             retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
         }
         retry_while_full(&shared, || shared.write_index())?;
+        if let Some(mut old) = old {
+            old.finish_index(shared.options.fs.as_ref(), before);
+        }
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
         shared.purge.look();
@@ -378,6 +389,13 @@ impl Committer {
                 }
             }
         });
+    }
+
+    /// After all that is passed is published.
+    fn index_end(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.index_end(self.shared.options.fs.as_ref(), &self.state);
+        }
     }
 
     fn active(&mut self) -> Result<&mut ActiveFile, Stop> {

@@ -32,7 +32,7 @@ pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
 pub(crate) use purge::{forget as forget_purge, purge_path, remove_file};
 pub(crate) use readers::Reader;
-pub(crate) use verified::{Verified, read as read_verified, write as write_verified};
+pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};

@@ -100,9 +100,9 @@ impl<'a> EventRun<'a> {
 pub struct Cursor {
     shared: Arc<Shared>,
     reader: Arc<Reader>,
-    entry: Arc<FileEntry>,
-    view: View,
-    position: u64,
+    pub(super) entry: Arc<FileEntry>,
+    pub(super) view: View,
+    pub(super) position: u64,
 }
 
 impl Log {
@@ -112,17 +112,22 @@ impl Log {
     /// # Errors
     /// [`ReadError`].
     pub fn cursor(&self, file: u64, position: u64) -> Result<Cursor, ReadError> {
-        let shared = Arc::clone(&self.shared);
-        let reader = shared.purge.readers.register(file);
-        let entry = shared.files.get(file).ok_or_else(|| missing(&shared, file))?;
-        let view = open(&shared, &reader, &entry)?;
-        let mut cursor = Cursor { shared, reader, entry, view, position: MAGIC.len() as u64 };
+        let mut cursor = self.seek_before(file, position)?.cursor;
         cursor.seek(position)?;
         Ok(cursor)
     }
 }
 
 impl Cursor {
+    /// At the beginning of a file, which no purge takes from now on but for the log's size.
+    pub(super) fn open(shared: &Arc<Shared>, file: u64) -> Result<Self, ReadError> {
+        let shared = Arc::clone(shared);
+        let reader = shared.purge.readers.register(file);
+        let entry = shared.files.get(file).ok_or_else(|| missing(&shared, file))?;
+        let view = open(&shared, &reader, &entry)?;
+        Ok(Self { shared, reader, entry, view, position: MAGIC.len() as u64 })
+    }
+
     /// Number of the file it is in.
     pub fn file(&self) -> u64 {
         self.entry.number
@@ -183,6 +188,11 @@ impl Cursor {
         Ok(Run::NextFile)
     }
 
+    /// The readable end of its file now.
+    pub(super) fn limit(&self) -> Result<u64, ReadError> {
+        self.readable_end(self.shared.published.end())
+    }
+
     fn readable_end(&self, end: LogEnd) -> Result<u64, ReadError> {
         if end.file == self.entry.number {
             return Ok(end.position);
@@ -208,7 +218,13 @@ impl Cursor {
     fn run_end(&mut self, limit: u64, max_bytes: u64) -> Result<u64, ReadError> {
         let start = self.position;
         let verified_to = self.entry.verified_to.load(Ordering::Acquire);
-        let walk = Walk { limit, max_bytes, verified_to, checksum: self.entry.format.checksum };
+        let walk = Walk {
+            limit,
+            max_bytes,
+            verified_to,
+            known_from: self.entry.known_from,
+            checksum: self.entry.format.checksum,
+        };
         let mut window = limit;
         if self.view.is_buffered() {
             let wanted = start.saturating_add(max_bytes.max(EventHeader::LEN as u64));
@@ -223,6 +239,8 @@ impl Cursor {
             match walk.run(start, bytes) {
                 Ok(Walked::To(end)) => {
                     if start <= verified_to && end > verified_to {
+                        // At the known part all is verified.
+                        let end = if end >= entry.known_from { u64::MAX } else { end };
                         entry.verified_to.fetch_max(end, Ordering::AcqRel);
                     }
                     return Ok(end);
@@ -236,7 +254,7 @@ impl Cursor {
     }
 
     /// Moves to a position of the file where an event starts.
-    fn seek(&mut self, position: u64) -> Result<(), ReadError> {
+    pub(super) fn seek(&mut self, position: u64) -> Result<(), ReadError> {
         const STEP: usize = 1 << 20;
         let end = self.readable_end(self.shared.published.end())?;
         let file = || self.entry.name.clone();
@@ -281,6 +299,7 @@ struct Walk {
     limit: u64,
     max_bytes: u64,
     verified_to: u64,
+    known_from: u64,
     checksum: ChecksumAlgorithm,
 }
 
@@ -315,7 +334,7 @@ impl Walk {
                     Walked::To(position)
                 });
             };
-            if end > self.verified_to {
+            if end > self.verified_to && position < self.known_from {
                 self.checksum.verify(event).map_err(|fault| (position, fault))?;
             }
             (position, rest) = (end, others);

@@ -39,6 +39,11 @@ impl View {
         Self { file, bytes }
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> Arc<dyn LogFile> {
+        Arc::clone(&self.file)
+    }
+
     /// Length of the file now.
     pub(crate) fn file_len(&self) -> io::Result<u64> {
         self.file.size()

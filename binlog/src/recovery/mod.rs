@@ -22,14 +22,15 @@ mod tail;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::event::FormatDescription;
+use crate::event::{FormatDescription, MAGIC};
 use crate::gtid::mariadb::GtidState;
+use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
     ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, write_index, write_verified,
+    read_verified, stamp, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -111,6 +112,16 @@ pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
     Ok(Recovered { lock, files, active, state, last_created })
 }
 
+/// Makes the GTID index of a closed file, from the last point of what there is on. Where the file is damaged it stays as it is.
+pub(crate) fn index_closed(place: &Place<'_>, path: &std::path::Path) {
+    let Ok(mut tail) = Tail::scan(place, path, Some(u64::MAX)) else { return };
+    if let Ok(file) = place.fs.open_read(path)
+        && tail.is_whole()
+    {
+        tail.finish_index(place, file.as_ref());
+    }
+}
+
 fn io_error(place: &Place<'_>, error: io::Error) -> OpenError {
     OpenError::Io { path: place.dir.to_owned(), error }
 }
@@ -143,9 +154,11 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let indexed = read_index(place)?.unwrap_or_default();
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
-    let first = indexed.first().or(there.first()).copied().unwrap_or(1);
+    // Not its first line: an index out of order must not make a log with files an empty one.
+    let first = indexed.iter().min().or(there.first()).copied().unwrap_or(1);
     leftovers::clean_up(place, &there, first);
-    let last = indexed.last().max(there.last()).copied().unwrap_or_default();
+    let indexed_last = indexed.iter().max().copied();
+    let last = indexed_last.max(there.last().copied()).unwrap_or_default();
     there.retain(|number| *number >= first);
     // Compared one by one: a stray file may have any number.
     let pairs = (first..=last).zip(there.iter().map(Some).chain(std::iter::repeat(None)));
@@ -154,7 +167,7 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
         Some((number, _)) => {
             Err(OpenError::Missing(place.dir.join(file_name(place.basename, number))))
         }
-        None => Ok(Numbers { numbers: there, indexed: indexed.last().copied() }),
+        None => Ok(Numbers { numbers: there, indexed: indexed_last }),
     })
 }
 
@@ -225,10 +238,14 @@ impl Recovery<'_> {
         let name = file_name(self.place.basename, number);
         if !self.verified.is_closed(&name, metadata) {
             tracing::info!(file = name, bytes = metadata.len, "verifying a closed file of the log");
-            let tail = Tail::scan(self.place, &path)?;
+            let mut tail = Tail::scan(self.place, &path, None)?;
             tail.check_closed(&path, &file_name(self.place.basename, number + 1))?;
+            let file = self.place.fs.open_read(&path).map_err(io)?;
+            tail.finish_index(self.place, file.as_ref());
         }
         let entry = self.entry(number, head);
+        // Nobody else sets it.
+        let _ = entry.closed_at.set(stamp(metadata.modified));
         entry.closed_len.store(metadata.len, Ordering::Release);
         entry.verified_to.store(metadata.len, Ordering::Release);
         Ok(entry)
@@ -243,27 +260,40 @@ impl Recovery<'_> {
             gtid_list: head.gtid_list,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
+            known_from: u64::MAX,
+            closed_at: OnceLock::new(),
         }
     }
 
     fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
-        let path = self.path(number);
-        let tail = Tail::scan(self.place, &path)?;
-        let durable = self.verified.durable(&file_name(self.place.basename, number), number);
-        tail.check_damage(&path, durable)?;
-        let entry = Arc::new(self.entry(number, head));
+        let (path, name) = (self.path(number), file_name(self.place.basename, number));
         let io = |error| io_error(self.place, error);
+        let metadata = self.place.fs.metadata(&path).map_err(io)?;
+        let settled = self.verified.settled(&name, metadata);
+        let mut tail = Tail::scan(self.place, &path, settled)?;
+        tail.check_damage(&path, self.verified.durable(&name, number))?;
+        let mut entry = self.entry(number, head);
+        if tail.from > 0 {
+            (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
+        }
+        let entry = Arc::new(entry);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
         // A killed process may have left bytes that are written but not on disk: from now on they are published.
         file.sync_data().map_err(io)?;
-        let active =
-            ActiveFile { entry: Arc::clone(&entry), file: file.into(), position: tail.end };
+        tail.index.flush(self.place.fs, file.as_ref());
+        let mut active = ActiveFile {
+            entry: Arc::clone(&entry),
+            file: file.into(),
+            position: tail.end,
+            index: tail.index,
+        };
         self.files.push(entry);
         if !tail.rotated {
             return Ok((active, tail.state));
         }
         active.set_closed();
+        active.finish_index(self.place.fs, &tail.state);
         self.create(number + 1, &active.entry.format, tail.state)
     }
 
@@ -273,8 +303,13 @@ impl Recovery<'_> {
             // `Log::begin` overwrites it.
             return Ok(None);
         };
-        let tail = Tail::scan(self.place, &before.path)?;
-        self.create(number, &before.format, tail.state).map(Some)
+        let state = match gtid_index::load(self.place.fs, &before.path) {
+            Some(GtidIndex { points, complete: true, .. }) => {
+                points.last().map(|end| GtidState::from_list(&end.state)).unwrap_or_default()
+            }
+            _ => Tail::scan(self.place, &before.path, None)?.state,
+        };
+        self.create(number, &before.format, state).map(Some)
     }
 
     fn create(

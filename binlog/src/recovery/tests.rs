@@ -90,6 +90,15 @@ fn a_missing_file_is_refused_by_name() {
 }
 
 #[test]
+fn an_index_out_of_order_is_no_empty_log() {
+    let sample = recorded(3);
+    let index = crate::index_path(sample.dir(), "binlog");
+    fs::write(&index, "binlog.000005\nbinlog.000001\n").unwrap();
+    let Err(OpenError::Missing(path)) = open(&sample) else { panic!("opened") };
+    assert!(path.ends_with("binlog.000002"));
+}
+
+#[test]
 fn a_file_before_the_index_is_left_alone() {
     let sample = recorded(40);
     let index = crate::index_path(sample.dir(), "binlog");

@@ -11,7 +11,7 @@ pub(crate) use cache::{CacheOptions, Spilled, seal};
 pub(crate) use space::CacheSpace;
 
 use crate::event::gtid::GtidEvent;
-use crate::event::{ChecksumAlgorithm, FormatDescription};
+use crate::event::{ChecksumAlgorithm, EventHeader, FormatDescription};
 use crate::gtid::mariadb::Gtid;
 use crate::rows::{
     MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackCounters, PackError, RowsLayout, RowsPacker, Unpacked,
@@ -33,6 +33,7 @@ pub(crate) struct TransactionOptions {
 #[derive(Debug)]
 pub struct Transaction {
     gtid: Gtid,
+    time: u32,
     format: Arc<FormatDescription>,
     size: u64,
     checksum: ChecksumAlgorithm,
@@ -52,6 +53,11 @@ impl Transaction {
     /// Its GTID.
     pub fn gtid(&self) -> Gtid {
         self.gtid
+    }
+
+    /// When it was committed, Unix seconds: the time of its Gtid event.
+    pub fn time(&self) -> u32 {
+        self.time
     }
 
     /// Bytes it takes in the log.
@@ -134,6 +140,8 @@ pub struct TransactionAssembler {
     packer: RowsPacker,
     cache: Cache,
     gtid: Gtid,
+    /// The time of its Gtid event.
+    time: u32,
     /// Size of the last transaction: what the next is likely to need.
     last_size: u64,
 }
@@ -153,6 +161,7 @@ impl TransactionAssembler {
             cache: Cache::new(0, options.cache.clone()),
             options,
             gtid: Gtid { domain: 0, server: 0, sequence: 0 },
+            time: 0,
             last_size: 0,
         }
     }
@@ -180,7 +189,10 @@ impl TransactionAssembler {
         let step = self.tracker.step(event)?;
         match step {
             Step::Outside => return Ok(Assembled::Outside),
-            Step::Begin(GtidEvent { gtid, .. }) => self.gtid = gtid,
+            Step::Begin(GtidEvent { gtid, .. }) => {
+                self.gtid = gtid;
+                self.time = EventHeader::parse(event).map_err(GroupError::from)?.timestamp;
+            }
             Step::Rider | Step::Inside | Step::End => {}
         }
         if self.cache.len() == 0 {
@@ -208,8 +220,8 @@ impl TransactionAssembler {
             Some(spilled) => Events::File(spilled),
             None => Events::Memory(cache.into_memory()),
         };
-        let (gtid, format) = (self.gtid, Arc::clone(&self.format));
-        Ok(Assembled::Complete(Transaction { gtid, format, size, checksum, events }))
+        let (gtid, time, format) = (self.gtid, self.time, Arc::clone(&self.format));
+        Ok(Assembled::Complete(Transaction { gtid, time, format, size, checksum, events }))
     }
 
     fn check_size(&self) -> Result<(), TransactionError> {

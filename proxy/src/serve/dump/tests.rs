@@ -10,7 +10,7 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::print_list;
 
-use crate::serve::testing::{Client, SERVER_ID, Stage, gtid, standalone};
+use crate::serve::testing::{Client, SERVER_ID, Stage, gtid, standalone, transaction};
 use crate::wire::reply::ErrPacket;
 
 const FILE: &str = "binlog.000001";
@@ -146,6 +146,38 @@ async fn a_replica_by_gtid_gets_what_it_lacks_and_then_what_comes() {
     assert_eq!(gtids(&take(&mut client, 4).await), "0-1-3");
     stage.record(&standalone(gtid("0-1-4")));
     assert_eq!(names(&take(&mut client, 2).await), ["Gtid", "Query"]);
+}
+
+#[tokio::test]
+async fn a_replica_that_comes_late_enters_a_large_file_near_its_position() {
+    let stage = Stage::begun("");
+    let text = "x".repeat(300_000);
+    for sequence in 1..=20 {
+        stage.record(&transaction(gtid(&format!("0-1-{sequence}")), &text));
+    }
+    let mut met = Vec::new();
+    for sequence in [1, 12, 13, 14, 15, 16, 20] {
+        let mut client = replica(&stage, &format!("0-1-{sequence}"), 2).await;
+        let opening = take(&mut client, 3).await;
+        let rotate = ChecksumAlgorithm::Crc32.verify(&opening[0].1).unwrap();
+        let (position, file) = parse_rotate(rotate).unwrap();
+        assert_eq!(file, FILE.as_bytes());
+        let format = FormatDescription::parse(&opening[1].1).unwrap();
+        let end = EventHeader::parse(&opening[1].1).unwrap().end_position;
+        assert_eq!((format.created, end == 0), (0, position > 4));
+        // Within the file, what is told first is where the replica stands, or is once it is reached.
+        assert_eq!(opening[2].0, if position > 4 { "Gtid_list*" } else { "Gtid_list" });
+        let reached = if position > 4 { opening } else { take(&mut client, 1).await };
+        let list = ChecksumAlgorithm::Crc32.verify(&reached.last().unwrap().1).unwrap();
+        let list = gtid_list::parse(list).unwrap().0;
+        assert_eq!(print_list(&list), format!("0-1-{sequence}"));
+        if sequence < 20 {
+            assert_eq!(gtids(&take(&mut client, 4).await), format!("0-1-{}", sequence + 1));
+        }
+        met.push(position);
+    }
+    assert_eq!(met[0], 4);
+    assert!(met.is_sorted() && met[1] > 5_000_000 && met[6] > 10_000_000, "{met:?}");
 }
 
 #[tokio::test]
@@ -371,7 +403,7 @@ async fn before_the_first_file_a_dump_waits() {
 async fn an_event_of_several_packets_arrives_whole() {
     let stage = Stage::begun("");
     let text = "x".repeat(20 << 20);
-    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    stage.record(&transaction(gtid("0-1-1"), &text));
     let mut client = tool(&stage, FILE, 4).await;
     take(&mut client, 4).await;
     for _ in 0..2 {
@@ -444,7 +476,7 @@ async fn kill_ends_a_dump_whose_client_reads_no_more() {
     let stage = Stage::begun("");
     // More than the connection holds.
     let text = "x".repeat(4 << 20);
-    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    stage.record(&transaction(gtid("0-1-1"), &text));
     let client = replica(&stage, "", 7).await;
     let progress = || {
         let connection = stage.service.connections.find(u64::from(client.id));

@@ -9,6 +9,7 @@ mod interruptions;
 mod log_files;
 mod oracles;
 mod packing;
+mod purging;
 mod refusals;
 mod relay;
 mod replica_port;

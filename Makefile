@@ -30,13 +30,23 @@ soak: need-series plugins ## the log against its model and the tests with real s
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
 	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
+	SPILLWAY_RENAMES=$${SPILLWAY_RENAMES:-1000} $(CARGO) test -p spillway-binlog --test renames
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
+	SPILLWAY_LARGE_MIB=$${SPILLWAY_LARGE_MIB:-5120} SPILLWAY_LARGE_KILLS=$${SPILLWAY_LARGE_KILLS:-20} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
 
-bench: need-series ## relay against HAProxy, capture against mariadb-binlog; ARGS="relay" or "capture" for one of them
+bench: ## relay, capture and log measured; ARGS="relay", "capture" or "log" for one of them ("log stall" for a part of it)
+ifneq ($(firstword $(ARGS)),log)
+	$(MAKE) --no-print-directory need-series
 	$(NEED) haproxy=haproxy sysbench=sysbench
 	$(CARGO) build --release -p spillway -p spillway-integration-tests --bins
 	$(TARGET_DIR)/release/bench $(ARGS)
+endif
+ifneq ($(if $(ARGS),$(filter log,$(firstword $(ARGS))),log),)
+	$(CARGO) build --release -p spillway-binlog --examples
+	$(TARGET_DIR)/release/examples/log_bench $(wordlist 2,99,$(ARGS))
+	$(if $(wordlist 2,99,$(ARGS)),,$(TARGET_DIR)/release/examples/packing_bench)
+endif
 
 lint: ## rustfmt and clippy, warnings denied
 	$(CARGO) fmt --all --check

@@ -12,13 +12,15 @@ mod group;
 use std::collections::VecDeque;
 
 use crate::client::Error;
-use crate::dump::{ARTIFICIAL, Dump, Event, FORMAT_DESCRIPTION, Request};
+use crate::dump::{ARTIFICIAL, Dump, Event, FORMAT_DESCRIPTION, GTID, Request};
 use group::Tracker;
 
 /// Types that belong to a file or a stream, not to what was committed: Stop, Rotate, format description, heartbeat,
 /// Binlog_checkpoint, Gtid_list.
 const HEADER_EVENTS: &[u8] = &[3, 4, 15, 27, 161, 163];
 const STATEMENT_END: u16 = 1;
+/// Bytes of a Gtid event that every one has: sequence, domain, flags, and six that are spare without a commit id.
+const GTID_BODY: usize = 19;
 
 /// An event, or a run of rows events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +205,11 @@ fn logical(event: Event) -> Result<Logical, Error> {
         ends_statement: false,
         gtid,
     };
+    if logical.kind == GTID {
+        // A large transaction's begins a file and is padded with zeros up to the next event's page: replicas read past them.
+        let last = logical.head.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+        logical.head.truncate(last.max(GTID_BODY));
+    }
     if is_rows(logical.kind) {
         let begin = rows_begin(logical.kind, &logical.head)
             .ok_or_else(|| Error::Protocol(format!("short rows event, type {}", logical.kind)))?;

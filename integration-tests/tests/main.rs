@@ -6,6 +6,7 @@
 mod cli;
 mod hostile;
 mod interruptions;
+mod large;
 mod log_files;
 mod oracles;
 mod packing;

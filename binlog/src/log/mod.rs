@@ -125,7 +125,7 @@ impl LogOptions {
             row_event_max_size: 64 << 10,
             cache_size: 1 << 20,
             max_cache_size: None,
-            large_commit_threshold: 128 << 20,
+            large_commit_threshold: 16 << 20,
             retention: Retention::default(),
             mmap: true,
             fs: Arc::new(OsFileSystem),

@@ -17,7 +17,7 @@ const SIZE_AT: usize = 9;
 /// Where the end position is in an event header.
 const END_AT: usize = 13;
 /// Bytes written to a cache file between two requests to have them written back.
-const WRITE_BACK_EVERY: u64 = 16 << 20;
+const WRITE_BACK_EVERY: u64 = 4 << 20;
 
 /// What caches of a log have in common.
 #[derive(Clone, Debug)]

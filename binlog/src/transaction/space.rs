@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::fs::{FileSystem, LogFile};
 
@@ -73,12 +73,12 @@ impl CacheSpace {
         Ok(CacheFile { space: Arc::clone(self), file, path, head, named: false })
     }
 
-    /// Has the file's dirty pages written, in the background: so that no sync ever meets them all at once.
+    /// Has the file's dirty pages written, in the background, and waits while what was asked before is still being written: so that
+    /// no sync ever meets more than a few slices of it. Who writes faster than the disk would otherwise leave the rest of it to the
+    /// one sync before the commit, and every other source's sync would wait behind that.
     pub(super) fn write_back(&self, file: &Arc<dyn LogFile>) {
-        match self.write_back.try_send(Arc::clone(file)) {
-            // Busy: the next call will ask again.
-            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
-        }
+        // The thread lives as long as this sender.
+        drop(self.write_back.send(Arc::clone(file)));
     }
 }
 

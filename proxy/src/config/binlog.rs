@@ -113,7 +113,7 @@ const BINLOG_LARGE_COMMIT_THRESHOLD: Key<u64> = Key {
     meaning: "A transaction of at least this size whose cache is a file is committed by a rename: its cache file becomes the next \
               log file.",
     allowed: "a size of at least \"10MiB\"",
-    default: Some("\"128MiB\""),
+    default: Some("\"16MiB\""),
     reload: false,
     secret: false,
     parse: |value| value::size(value, (10 << 20)..=u64::MAX),

@@ -73,7 +73,11 @@ fn a_transaction_over_the_threshold_becomes_a_file_of_its_own() {
     let events = events(&files[0]);
     let kinds: Vec<u8> = events.iter().take(3).map(|event| event.0).collect();
     assert_eq!(kinds, [FORMAT_DESCRIPTION, GTID_LIST, GTID]);
-    assert!(events[3].1 % 4096 == 0 && events[3].1 > 0, "the body begins at {}", events[3].1);
+    assert!(
+        events[3].1.is_multiple_of(4096) && events[3].1 > 0,
+        "the body begins at {}",
+        events[3].1
+    );
     assert_eq!(caches(&stack.spillway), NONE);
 }
 
@@ -119,7 +123,7 @@ fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
             // Later rounds see the same transaction again.
             let inserting = scope.spawn(move || {
                 if round == 0 {
-                    insert(upstream, 60)
+                    insert(upstream, 60);
                 }
             });
             catch_arriving(spillway_too);
@@ -244,7 +248,7 @@ fn disk_full_during(fill: impl FnOnce(&Server)) {
 #[test]
 fn a_full_disk_pauses_recording_until_there_is_room() {
     disk_full_during(|upstream| {
-        (0..60).for_each(|_| upstream.run("INSERT INTO d.t (t) VALUES (REPEAT('y', 900000))"))
+        (0..60).for_each(|_| upstream.run("INSERT INTO d.t (t) VALUES (REPEAT('y', 900000))"));
     });
 }
 

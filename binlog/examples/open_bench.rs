@@ -4,7 +4,7 @@
 //! cargo run --release -p spillway-binlog --example open_bench [FILES] [MIB]
 //! ```
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::panic, clippy::cast_precision_loss)]
 
 use std::path::Path;
 use std::sync::Arc;

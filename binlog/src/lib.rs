@@ -15,8 +15,9 @@ pub mod rows;
 pub mod transaction;
 
 pub use log::{
-    Changed, CommitLevel, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver,
-    SubmitError, Submitter, Ticket, file_name, file_number, index_path,
+    Changed, CommitLevel, CommitObserver, Expelled, FileInfo, Health, Held, Log, LogEnd,
+    LogOptions, NoObserver, Purge, PurgeError, PurgeReason, PurgeRefusal, Retention, SubmitError,
+    Submitter, Ticket, file_name, file_number, index_path,
 };
 pub use recovery::OpenError;
 

@@ -133,6 +133,7 @@ fn write_corpus(name: &str) {
         _ => {
             let mut inputs = log_inputs(&["binlog.index"], &[0]);
             inputs.extend(log_inputs(&["binlog.verified"], &[1]));
+            inputs.extend(log_inputs(&["binlog.000001.idx"], &[2]));
             inputs
         }
     };

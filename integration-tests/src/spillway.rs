@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -172,6 +173,12 @@ impl Spillway {
     /// Runs `spillway check` on the configuration.
     pub fn check(&self) -> Output {
         run(&["check", "-c", self.write_config().to_str().unwrap()])
+    }
+
+    /// Writes the configuration again, and SIGHUP.
+    pub fn reload(&self) {
+        self.write_config();
+        self.process().signal(Signal::HUP);
     }
 
     /// SIGTERM, and its exit.

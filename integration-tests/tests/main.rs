@@ -10,6 +10,7 @@ mod large;
 mod log_files;
 mod oracles;
 mod packing;
+mod purging;
 mod refusals;
 mod relay;
 mod replica_port;

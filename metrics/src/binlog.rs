@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts};
 
 use crate::Registry;
 
@@ -19,8 +19,11 @@ pub struct BinlogMetrics {
     files_created: IntCounter,
     rename_commits: IntCounter,
     rename_bytes: IntCounter,
+    purged_files: IntCounterVec,
+    purge_refused: IntCounterVec,
     sync_seconds: Histogram,
     size_bytes: IntGauge,
+    oldest_event: IntGauge,
     latched: IntGauge,
     disk_full: IntGauge,
 }
@@ -53,10 +56,29 @@ impl BinlogMetrics {
                 "spillway_binlog_rename_bytes_total",
                 "Bytes of the transactions recorded by a rename.",
             )?,
+            purged_files: IntCounterVec::new(
+                Opts::new(
+                    "spillway_binlog_purged_files_total",
+                    "Files removed from the log: on `command`, for their `age`, for the log's `total_size`.",
+                ),
+                &["reason"],
+            )?,
+            purge_refused: IntCounterVec::new(
+                Opts::new(
+                    "spillway_binlog_purge_refused_total",
+                    "Files not removed though asked for or due, each once while the reason lasts: a connected `reader` needs it, it \
+                     is the `active` one, or the system refused (`io`).",
+                ),
+                &["reason"],
+            )?,
             sync_seconds: Histogram::with_opts(sync.buckets(SYNC_SECONDS.to_vec()))?,
             size_bytes: IntGauge::new(
                 "spillway_binlog_size_bytes",
                 "Size of all files of the log.",
+            )?,
+            oldest_event: IntGauge::new(
+                "spillway_binlog_oldest_event_timestamp_seconds",
+                "When the log's oldest file was begun: how far back a replica may start. 0 while there is none.",
             )?,
             latched: IntGauge::new(
                 "spillway_binlog_latched",
@@ -74,8 +96,17 @@ impl BinlogMetrics {
         registry.register(Box::new(metrics.rename_bytes.clone()))?;
         registry.register(Box::new(metrics.sync_seconds.clone()))?;
         registry.register(Box::new(metrics.size_bytes.clone()))?;
+        registry.register(Box::new(metrics.oldest_event.clone()))?;
+        registry.register(Box::new(metrics.purged_files.clone()))?;
+        registry.register(Box::new(metrics.purge_refused.clone()))?;
         registry.register(Box::new(metrics.latched.clone()))?;
         registry.register(Box::new(metrics.disk_full.clone()))?;
+        for reason in ["command", "age", "total_size"] {
+            metrics.purged(reason, 0);
+        }
+        for reason in ["reader", "active", "io"] {
+            metrics.purge_refused.with_label_values(&[reason]);
+        }
         Ok(metrics)
     }
 
@@ -100,6 +131,21 @@ impl BinlogMetrics {
         self.committed(1, bytes);
         self.rename_commits.inc();
         self.rename_bytes.inc_by(bytes);
+    }
+
+    /// Files were removed.
+    pub fn purged(&self, reason: &'static str, files: u64) {
+        self.purged_files.with_label_values(&[reason]).inc_by(files);
+    }
+
+    /// A file was not removed.
+    pub fn purge_refused(&self, reason: &'static str) {
+        self.purge_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// When the oldest file was begun, seconds since 1970.
+    pub fn set_oldest_event(&self, seconds: u64) {
+        self.oldest_event.set(i64::try_from(seconds).unwrap_or(i64::MAX));
     }
 
     /// How the log is now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_binlog::event::ChecksumAlgorithm;
-use spillway_binlog::{CommitObserver, LogOptions};
+use spillway_binlog::{CommitObserver, LogOptions, Retention};
 use spillway_metrics::binlog::BinlogMetrics;
 
 use crate::capture::{CaptureOptions, Credentials};
@@ -25,8 +25,17 @@ pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions
         max_cache_size: config.binlog.max_binlog_cache_size,
         large_commit_threshold: config.binlog.binlog_large_commit_threshold,
         mmap: config.binlog.binlog_mmap,
+        retention: retention(config),
         observer: Arc::new(Observer(metrics)),
         ..LogOptions::new(&config.binlog.dir, config.server_id)
+    }
+}
+
+/// What the log keeps.
+pub(crate) fn retention(config: &Config) -> Retention {
+    Retention {
+        expire_after: config.binlog.binlog_expire_logs_seconds,
+        max_total_size: config.binlog.max_binlog_total_size,
     }
 }
 
@@ -92,5 +101,13 @@ impl CommitObserver for Observer {
 
     fn renamed(&self, bytes: u64) {
         self.0.renamed(bytes);
+    }
+
+    fn purged(&self, reason: &'static str, files: u64) {
+        self.0.purged(reason, files);
+    }
+
+    fn purge_refused(&self, reason: &'static str) {
+        self.0.purge_refused(reason);
     }
 }

@@ -1,9 +1,12 @@
 //! SIGHUP: reads the file again, applies what can change while Spillway runs, and says what waits for a restart.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use spillway_binlog::Log;
 use spillway_metrics::process::ProcessMetrics;
 
+use crate::build;
 use crate::config::Config;
 use crate::logging::LevelHandle;
 
@@ -13,13 +16,20 @@ pub struct Reloader {
     path: PathBuf,
     running: Config,
     level: LevelHandle,
+    log: Arc<Log>,
     metrics: ProcessMetrics,
 }
 
 impl Reloader {
     /// `running` is the configuration the process was started with.
-    pub fn new(path: &Path, running: Config, level: LevelHandle, metrics: ProcessMetrics) -> Self {
-        Self { path: path.to_owned(), running, level, metrics }
+    pub fn new(
+        path: &Path,
+        running: Config,
+        level: LevelHandle,
+        log: Arc<Log>,
+        metrics: ProcessMetrics,
+    ) -> Self {
+        Self { path: path.to_owned(), running, level, log, metrics }
     }
 
     /// Reads the file again. A file that is refused changes nothing.
@@ -34,7 +44,8 @@ impl Reloader {
 
     fn apply(&mut self, config: &Config) {
         self.level.set(config.log.level);
-        self.running.log.level = config.log.level;
+        self.log.set_retention(build::retention(config));
+        take_over(&mut self.running, config);
         let waiting = waiting(&self.running, config);
         if waiting.is_empty() {
             tracing::info!("reloaded");
@@ -43,6 +54,13 @@ impl Reloader {
             tracing::warn!("reloaded, but changes in {sections} apply at the next start");
         }
     }
+}
+
+/// What was applied is what runs.
+fn take_over(running: &mut Config, applied: &Config) {
+    running.log.level = applied.log.level;
+    running.binlog.binlog_expire_logs_seconds = applied.binlog.binlog_expire_logs_seconds;
+    running.binlog.max_binlog_total_size = applied.binlog.max_binlog_total_size;
 }
 
 /// The sections in which `wanted` differs from what runs.
@@ -67,6 +85,17 @@ mod tests {
             "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n{extra}"
         );
         Config::parse(&text, Path::new("f")).unwrap()
+    }
+
+    #[test]
+    fn what_was_applied_does_not_wait() {
+        let mut running = config("");
+        let wanted = config(
+            "[binlog]\nbinlog_expire_logs_seconds = 5\nmax_binlog_total_size = \"1GiB\"\n[log]\nlevel = \"debug\"",
+        );
+        assert_eq!(waiting(&running, &wanted), ["[binlog]", "[log]"]);
+        take_over(&mut running, &wanted);
+        assert!(waiting(&running, &wanted).is_empty());
     }
 
     #[test]

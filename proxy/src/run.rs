@@ -46,7 +46,8 @@ pub fn run(path: &Path, config: Config) -> Result<Outcome, Failure> {
         let mut signals = Signals::new().map_err(Failure::fault)?;
         let running = Running::start(&config).await?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
-        let mut reloader = Reloader::new(path, config, level, running.process.clone());
+        let mut reloader =
+            Reloader::new(path, config, level, Arc::clone(&running.log), running.process.clone());
         while signals.next().await == Wanted::Reload {
             reloader.reload();
         }

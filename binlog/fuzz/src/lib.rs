@@ -10,6 +10,7 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::fs::crash::CrashFileSystem;
 use spillway_binlog::gtid::mariadb::{self, Gtid, GtidState};
+use spillway_binlog::gtid_index;
 use spillway_binlog::reader::{FileScan, Run};
 use spillway_binlog::rows::{PackCounters, RowsLayout, RowsPacker};
 use spillway_binlog::transaction::Assembled;
@@ -103,18 +104,27 @@ pub fn file(data: &[u8]) {
     assert!(again == Ok((end, state)), "{again:?}");
 }
 
-/// The index (an even first byte) or the hint of a sound log. Whatever they say, a log that opens is at its end.
+/// The index, the hint or the first file's GTID index of a sound log, by the first byte. Whatever they say, a log that opens is at its
+/// end, and a GTID is found where it is or said to be unknown.
 pub fn side_files(data: &[u8]) {
     let Some((mode, bytes)) = data.split_first() else { return };
     let disk = sound_log().after_kill();
-    let name = if mode % 2 == 0 { "binlog.index" } else { "binlog.verified" };
+    let name = ["binlog.index", "binlog.verified", "binlog.000001.idx"][usize::from(mode % 3)];
     disk.put(&Path::new(DIR).join(name), bytes);
     let Ok(log) = Log::open(options(&disk)) else {
-        assert!(mode % 2 == 0, "no hint keeps a sound log from being opened");
+        assert!(mode % 3 == 0, "no hint keeps a sound log from being opened");
         return;
     };
     read(&log);
     assert_eq!(log.gtid_state().latest(0).map(|gtid| gtid.sequence), Some(RECORDED));
+    if let Some(index) = gtid_index::load(&disk, &Path::new(DIR).join("binlog.000001")) {
+        let _ = (index.before(1000), index.seek(&[], &[gtid(2)]));
+    }
+    let _ = log.seek_gtid(1, &[gtid(2)]);
+}
+
+fn gtid(sequence: u64) -> Gtid {
+    Gtid { domain: 0, server: 1 + u32::from(sequence == 5), sequence }
 }
 
 /// Transactions in [`sound_log`].
@@ -158,7 +168,7 @@ fn format() -> FormatDescription {
 
 fn record(source: &Submitter, sequence: u64) {
     let mut assembler = source.assembler(Arc::new(format()));
-    let gtid = Gtid { domain: 0, server: 1 + u32::from(sequence == 5), sequence };
+    let gtid = gtid(sequence);
     let mut body = gtid.sequence.to_le_bytes().to_vec();
     body.extend([0, 0, 0, 0, FLAG_TRANSACTIONAL, 0, 0, 0, 0, 0, 0]);
     let note = vec![b'n'; if sequence == 9 { 1500 } else { 200 }];

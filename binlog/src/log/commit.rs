@@ -12,7 +12,7 @@ use super::files::file_name;
 use super::published::{Health, LogEnd, Progress};
 use super::queue::{Job, Work};
 use super::syncer::Unsynced;
-use super::{CommitLevel, Shared, copy, index, large, verified};
+use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
 use crate::fs;
 use crate::gtid::mariadb::{Gtid, GtidState};
@@ -85,12 +85,27 @@ impl Committer {
             match work {
                 Work::Begin { format, state } => self.begin(&format, state)?,
                 Work::Transaction(transaction) => self.add(&mut group, transaction)?,
+                Work::Rotate => self.rotate_on_demand(&mut group)?,
             }
             self.count(lane, number);
+        }
+        if self.active.is_none() {
+            // A rotation of an empty log.
+            self.publish(true);
+            return Ok(());
         }
         self.write(&mut group)?;
         self.sync()?;
         self.rotate_if_over_size()
+    }
+
+    fn rotate_on_demand(&mut self, group: &mut Group) -> Result<(), Stop> {
+        if self.active.is_none() {
+            return Ok(());
+        }
+        self.write(group)?;
+        let format = self.following_format()?;
+        self.rotate(&format)
     }
 
     fn count(&mut self, lane: usize, number: u64) {
@@ -334,12 +349,13 @@ impl Committer {
             // Recovery relies on a hint being there, however old, once there is a second file.
             retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
         }
-        retry_while_full(&shared, || index::write(&place, &shared.files.all()))?;
+        retry_while_full(&shared, || shared.write_index())?;
         if let Some(mut old) = old {
             old.finish_index(shared.options.fs.as_ref(), before);
         }
         shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
+        shared.purge.look();
         Ok(())
     }
 
@@ -352,8 +368,10 @@ impl Committer {
     }
 
     fn publish(&self, durable: bool) {
-        let Some(active) = &self.active else { return };
-        let end = LogEnd { file: active.entry.number, position: active.position };
+        let end = self.active.as_ref().map_or(LogEnd::default(), |active| LogEnd {
+            file: active.entry.number,
+            position: active.position,
+        });
         let state = Arc::new(self.state.clone());
         self.shared.published.update(|view| {
             view.end = end;

@@ -86,6 +86,17 @@ impl Files {
         entries.iter().find(|entry| entry.name == name).cloned()
     }
 
+    pub(crate) fn first(&self) -> Option<Arc<FileEntry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
+    }
+
+    /// Takes out the files before this one, oldest first.
+    pub(crate) fn take_before(&self, number: u64) -> Vec<Arc<FileEntry>> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let first = entries.partition_point(|entry| entry.number < number);
+        entries.drain(..first).collect()
+    }
+
     pub(crate) fn newest(&self) -> Option<Arc<FileEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).last().cloned()
     }

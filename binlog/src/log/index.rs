@@ -32,6 +32,19 @@ pub(crate) fn write(place: &Place<'_>, files: &[Arc<FileEntry>]) -> io::Result<(
     replace(place, &path, text.as_bytes(), true)
 }
 
+/// Takes names off the head of the index where there is no room for a new file: over the old bytes, which need no more. A crash in
+/// between leaves lines that are no names, which readers pass over; the first is an old name or a new one.
+pub(crate) fn shorten_in_place(place: &Place<'_>, files: &[Arc<FileEntry>]) -> io::Result<()> {
+    let text: String = files.iter().map(|entry| format!("{}\n", entry.name)).collect();
+    let file = place.fs.open(&index_path(place.dir, place.basename), false)?;
+    if file.size()? < text.len() as u64 {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.write_all_at(&mut [IoSlice::new(text.as_bytes())], 0)?;
+    file.set_len(text.len() as u64)?;
+    file.sync_data()
+}
+
 /// Writes a file beside `path` and renames it there, so that no reader ever sees half of it.
 pub(crate) fn replace(
     place: &Place<'_>,

@@ -7,7 +7,9 @@ mod files;
 mod index;
 mod large;
 mod published;
+mod purge;
 mod queue;
+mod readers;
 mod syncer;
 mod verified;
 
@@ -15,17 +17,21 @@ use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use files::{FileInfo, file_name, file_number, index_path};
 pub use published::{Changed, Health, LogEnd, SubmitError, Ticket};
+pub use purge::{Held, Purge, PurgeError, PurgeReason, PurgeRefusal, Retention};
+pub use readers::Expelled;
 
 pub(crate) use active::{ActiveFile, Place, low};
 pub(crate) use files::{FileEntry, Files};
 pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
+pub(crate) use purge::{forget as forget_purge, purge_path, remove_file};
+pub(crate) use readers::Reader;
 pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
@@ -36,6 +42,7 @@ use crate::transaction::{
     CacheOptions, CacheSpace, Transaction, TransactionAssembler, TransactionOptions,
 };
 use commit::Committer;
+use purge::Purging;
 use queue::{Queue, Work};
 use syncer::Syncer;
 
@@ -49,6 +56,10 @@ pub trait CommitObserver: Send + Sync {
     fn file_opened(&self) {}
     /// A transaction's cache file of so many bytes became a log file.
     fn renamed(&self, _bytes: u64) {}
+    /// So many files were purged, for one of [`PurgeReason`]'s names. Not called on the commit thread, as the next.
+    fn purged(&self, _reason: &'static str, _files: u64) {}
+    /// A file that should be purged was not, for one of [`PurgeRefusal`]'s names.
+    fn purge_refused(&self, _reason: &'static str) {}
 }
 
 /// Observes nothing.
@@ -91,6 +102,8 @@ pub struct LogOptions {
     pub max_cache_size: Option<u64>,
     /// `binlog_large_commit_threshold`: transactions of this many bytes are committed by renaming their cache file.
     pub large_commit_threshold: u64,
+    /// What is kept, and for how long.
+    pub retention: Retention,
     /// `binlog_mmap`: read files through memory maps; else into buffers.
     pub mmap: bool,
     /// The file system.
@@ -113,6 +126,7 @@ impl LogOptions {
             cache_size: 1 << 20,
             max_cache_size: None,
             large_commit_threshold: 16 << 20,
+            retention: Retention::default(),
             mmap: true,
             fs: Arc::new(OsFileSystem),
             observer: Arc::new(NoObserver),
@@ -135,6 +149,9 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) syncer: Syncer,
     pub(crate) space: Arc<CacheSpace>,
+    pub(crate) purge: Purging,
+    /// The lane of [`Log::rotate`].
+    rotations: OnceLock<usize>,
     /// All sources have been heard up to where they were when they were connected to.
     caught_up: AtomicBool,
     noted: Mutex<Instant>,
@@ -225,6 +242,8 @@ impl Log {
             queue: Queue::new(options.large_commit_threshold, lazy),
             syncer: Syncer::default(),
             space,
+            purge: Purging::new(options.retention),
+            rotations: OnceLock::new(),
             caught_up: AtomicBool::new(false),
             noted: Mutex::new(Instant::now()),
             options,
@@ -237,6 +256,8 @@ impl Log {
             lanes: Vec::new(),
         };
         let mut threads = vec![thread("binlog-commit", || committer.run())?];
+        let purging = Arc::clone(&shared);
+        threads.push(thread("binlog-purge", move || purging.keep_house())?);
         if shared.options.commit_level != CommitLevel::One {
             let syncing = Arc::clone(&shared);
             threads.push(thread("binlog-sync", move || Syncer::run(&syncing))?);
@@ -248,6 +269,13 @@ impl Log {
     /// For one source: its transactions stand in the log in the order it submits them.
     pub fn submitter(&self) -> Submitter {
         Submitter { lane: self.shared.queue.add_lane(), shared: Arc::clone(&self.shared) }
+    }
+
+    /// Closes the active file and goes on in a new one, once what was submitted before is written. Nothing happens in a log
+    /// without a file.
+    pub fn rotate(&self) -> Ticket {
+        let lane = *self.shared.rotations.get_or_init(|| self.shared.queue.add_lane());
+        self.shared.push(lane, Work::Rotate)
     }
 
     /// The end of what readers may see.
@@ -313,6 +341,7 @@ impl Log {
     /// Records what was submitted, then closes the log and gives its lock back. It can still be read. Further calls change nothing.
     pub fn close(&self) {
         self.shared.queue.close();
+        self.shared.purge.close();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return };
         for thread in running.threads {

@@ -20,6 +20,8 @@ pub(crate) enum Work {
     Transaction(Transaction),
     /// Open the first file of an empty log.
     Begin { format: Arc<FormatDescription>, state: GtidState },
+    /// Go on in a new file.
+    Rotate,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl Job {
     fn size(&self) -> u64 {
         match &self.work {
             Work::Transaction(transaction) => transaction.size(),
-            Work::Begin { .. } => 0,
+            Work::Begin { .. } | Work::Rotate => 0,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::view::View;
 use crate::event::{ChecksumAlgorithm, EventError, EventHeader, FormatDescription, MAGIC};
 use crate::gtid::mariadb::Gtid;
-use crate::log::{FileEntry, Log, LogEnd, Shared};
+use crate::log::{Expelled, FileEntry, Log, LogEnd, Reader, Shared, file_name};
 
 /// Why reading cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,12 @@ pub enum ReadError {
     /// There is no such file in the log.
     #[error("there is no such file in the log")]
     NoSuchFile,
+    /// The file was removed from the log.
+    #[error("{file} was purged from the log")]
+    Purged {
+        /// The file's name.
+        file: String,
+    },
     /// The position lies behind the file's end.
     #[error("position {position} lies behind the end of {file}, which is {end}")]
     BeyondEnd {
@@ -93,13 +99,15 @@ impl<'a> EventRun<'a> {
 #[derive(Debug)]
 pub struct Cursor {
     shared: Arc<Shared>,
-    entry: Arc<FileEntry>,
+    reader: Arc<Reader>,
+    pub(super) entry: Arc<FileEntry>,
     pub(super) view: View,
     pub(super) position: u64,
 }
 
 impl Log {
     /// A cursor at a position of a file; position 4 is behind the magic. The position must be where an event starts, or the end.
+    /// While the cursor is there, its file and those behind it are purged only where the log grows beyond `max_total_size`.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -111,11 +119,13 @@ impl Log {
 }
 
 impl Cursor {
-    pub(super) fn open(shared: Arc<Shared>, entry: Arc<FileEntry>) -> Result<Self, ReadError> {
-        let file = shared.options.fs.open_read(&entry.path);
-        let file = file.map_err(|error| ReadError::Io { file: entry.name.clone(), error })?;
-        let view = View::new(Arc::from(file), shared.options.mmap);
-        Ok(Self { shared, entry, view, position: MAGIC.len() as u64 })
+    /// At the beginning of a file, which no purge takes from now on but for the log's size.
+    pub(super) fn open(shared: &Arc<Shared>, file: u64) -> Result<Self, ReadError> {
+        let shared = Arc::clone(shared);
+        let reader = shared.purge.readers.register(file);
+        let entry = shared.files.get(file).ok_or_else(|| missing(&shared, file))?;
+        let view = open(&shared, &reader, &entry)?;
+        Ok(Self { shared, reader, entry, view, position: MAGIC.len() as u64 })
     }
 
     /// Number of the file it is in.
@@ -148,11 +158,20 @@ impl Cursor {
         self.shared.published.end()
     }
 
+    /// Resolves when the file it is in was purged: whoever waits for something else meanwhile must not keep the cursor, or the
+    /// file's room on the disk is not given back.
+    pub fn expelled(&self) -> Expelled {
+        Expelled { reader: Arc::clone(&self.reader) }
+    }
+
     /// The next events: about `max_bytes` of them, at least one.
     ///
     /// # Errors
     /// [`ReadError`]; the cursor stays where it is.
     pub fn next_run(&mut self, max_bytes: usize) -> Result<Run<'_>, ReadError> {
+        if self.reader.is_expelled() {
+            return Err(ReadError::Purged { file: self.entry.name.clone() });
+        }
         let end = self.shared.published.end();
         let limit = self.readable_end(end)?;
         if self.position < limit {
@@ -161,8 +180,11 @@ impl Cursor {
         if end.file <= self.entry.number {
             return Ok(Run::CaughtUp);
         }
-        let next = self.shared.files.get(self.entry.number + 1).ok_or(ReadError::NoSuchFile)?;
-        *self = Self::open(Arc::clone(&self.shared), next)?;
+        let number = self.entry.number + 1;
+        let next = self.shared.files.get(number).ok_or_else(|| missing(&self.shared, number))?;
+        self.view = open(&self.shared, &self.reader, &next)?;
+        (self.entry, self.position) = (next, MAGIC.len() as u64);
+        self.reader.enter(number);
         Ok(Run::NextFile)
     }
 
@@ -249,6 +271,25 @@ impl Cursor {
 
     fn io(&self, error: io::Error) -> ReadError {
         ReadError::Io { file: self.entry.name.clone(), error }
+    }
+}
+
+/// Why there is no such file.
+fn missing(shared: &Shared, number: u64) -> ReadError {
+    match shared.files.first() {
+        Some(first) if number < first.number => {
+            ReadError::Purged { file: file_name(&shared.options.basename, number) }
+        }
+        _ => ReadError::NoSuchFile,
+    }
+}
+
+fn open(shared: &Shared, reader: &Reader, entry: &FileEntry) -> Result<View, ReadError> {
+    let file = entry.name.clone();
+    match shared.options.fs.open_read(&entry.path) {
+        Ok(opened) => Ok(View::new(Arc::from(opened), shared.options.mmap)),
+        Err(_) if reader.is_expelled() => Err(ReadError::Purged { file }),
+        Err(error) => Err(ReadError::Io { file, error }),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Cursor, ReadError};
 use crate::event::{ChecksumAlgorithm, EventHeader};
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::gtid_index::{self, GtidIndex, Point, SPACING};
-use crate::log::{FileEntry, Log, low, place};
+use crate::log::{FileEntry, Log, low, place, remove_file};
 use crate::recovery;
 
 /// One index is made anew at a time: many replicas may want the same.
@@ -28,22 +28,22 @@ impl Log {
     /// # Errors
     /// [`ReadError`].
     pub fn seek_gtid(&self, file: u64, state: &[Gtid]) -> Result<Option<Sought>, ReadError> {
-        let entry = self.shared.files.get(file).ok_or(ReadError::NoSuchFile)?;
+        let mut cursor = Cursor::open(&self.shared, file)?;
+        let entry = Arc::clone(&cursor.entry);
         let Some(mut index) = self.index_of(&entry) else { return Ok(None) };
         if index.complete {
             // At a closed file's end nothing of it is left to send.
             index.points.pop();
         }
         let Some(point) = index.seek(&entry.gtid_list, state) else { return Ok(None) };
-        let mut cursor = Cursor::open(Arc::clone(&self.shared), entry)?;
         let state = GtidState::from_list(&point.state);
         Ok(cursor.enter(point).then_some(Sought { cursor, state }))
     }
 
     /// The last indexed place at or before a position, or the file's beginning.
     pub(super) fn seek_before(&self, file: u64, position: u64) -> Result<Sought, ReadError> {
-        let entry = self.shared.files.get(file).ok_or(ReadError::NoSuchFile)?;
-        let mut cursor = Cursor::open(Arc::clone(&self.shared), Arc::clone(&entry))?;
+        let mut cursor = Cursor::open(&self.shared, file)?;
+        let entry = Arc::clone(&cursor.entry);
         let index = if position < SPACING { None } else { self.index_of(&entry) };
         let point = index.as_ref().and_then(|index| index.before(position));
         let list = match point.filter(|point| cursor.enter(point)) {
@@ -69,6 +69,10 @@ impl Log {
         }
         tracing::info!(file = entry.name, "making the GTID index of a log file anew");
         recovery::index_closed(&place(&self.shared.options), &entry.path);
+        if self.shared.files.get(entry.number).is_none() {
+            // Purged meanwhile for the log's size: what was beside it then is removed, this would stay.
+            let _ = remove_file(&place(&self.shared.options), &entry.name);
+        }
         gtid_index::load(fs, &entry.path)
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | no files | an empty log |
 //! | index missing or behind | made anew from the files |
+//! | files before the index's first | removed where a purge has named them (`binlog.purge`); else left alone |
 //! | a file in the index is missing, or numbers have a gap | refused |
 //! | a closed file changed since it was verified | verified whole; refused where damaged |
 //! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
@@ -15,6 +16,7 @@
 //! | last file: ends with Rotate | the next file is created |
 
 mod file;
+mod leftovers;
 mod tail;
 
 use std::any::Any;
@@ -142,7 +144,7 @@ struct Numbers {
     indexed: Option<u64>,
 }
 
-/// Files before the index's first are left alone: a purge was cut short. Files beyond its last belong to the log: a rotation was cut
+/// Files before the index's first do not belong to the log: a purge was cut short. Files beyond its last do: a rotation was cut
 /// short.
 fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let names = place.fs.list(place.dir)?;
@@ -154,6 +156,7 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
     // Not its first line: an index out of order must not make a log with files an empty one.
     let first = indexed.iter().min().or(there.first()).copied().unwrap_or(1);
+    leftovers::clean_up(place, &there, first);
     let indexed_last = indexed.iter().max().copied();
     let last = indexed_last.max(there.last().copied()).unwrap_or_default();
     there.retain(|number| *number >= first);

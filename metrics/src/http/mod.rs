@@ -6,6 +6,7 @@
 mod client;
 mod respond;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -16,22 +17,21 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use client::{FetchError, fetch};
 
 use crate::Registry;
 
-/// Enough for several Prometheus servers and a few browsers; more wait in the kernel's queue.
+/// Enough for several Prometheus servers and a few browsers; beyond, the oldest makes room: idle ones cannot shut others out.
 const MAX_CONNECTIONS: usize = 64;
 /// A request line and headers larger than this are no scrape.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 /// For a request's headers to arrive; also how long an idle connection is kept.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A reader this slow is dropped, so that 64 of them cannot shut others out.
+/// A reader this slow is dropped.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,30 +90,32 @@ impl Endpoint {
         health: Arc<dyn Health>,
         stop: CancellationToken,
     ) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let tasks = TaskTracker::new();
-        while let Some((stream, permit)) = self.next(&permits, &stop).await {
+        let mut open = JoinSet::new();
+        let mut oldest = VecDeque::new();
+        while let Some(stream) = self.next(&stop).await {
+            while open.try_join_next().is_some() {}
+            // Connections live for a minute at most, so this forgets them soon enough.
+            while oldest.front().is_some_and(AbortHandle::is_finished) {
+                oldest.pop_front();
+            }
+            if open.len() >= MAX_CONNECTIONS {
+                make_room(&mut open, &mut oldest).await;
+            }
             let (registry, health, stop) = (registry.clone(), health.clone(), stop.clone());
-            tasks.spawn(async move {
+            let task = open.spawn(async move {
                 connection(stream, &registry, &*health, &stop).await;
-                drop(permit);
             });
+            oldest.push_back(task);
         }
-        tasks.close();
-        tasks.wait().await;
+        while open.join_next().await.is_some() {}
     }
 
-    /// The next connection, once there is room for it; `None` after `stop`.
-    async fn next(
-        &self,
-        permits: &Arc<Semaphore>,
-        stop: &CancellationToken,
-    ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    /// The next connection; `None` after `stop`.
+    async fn next(&self, stop: &CancellationToken) -> Option<TcpStream> {
         let accepted = async {
-            let permit = permits.clone().acquire_owned().await.ok()?;
             loop {
                 match self.listener.accept().await {
-                    Ok((stream, _)) => return Some((stream, permit)),
+                    Ok((stream, _)) => return stream,
                     Err(error) => {
                         tracing::warn!(%error, "http: cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -122,8 +124,19 @@ impl Endpoint {
             }
         };
         tokio::select! {
-            next = accepted => next,
+            next = accepted => Some(next),
             () = stop.cancelled() => None,
+        }
+    }
+}
+
+/// Ends the connection that has been open longest.
+async fn make_room(open: &mut JoinSet<()>, oldest: &mut VecDeque<AbortHandle>) {
+    while let Some(task) = oldest.pop_front() {
+        if !task.is_finished() {
+            task.abort();
+            open.join_next().await;
+            return;
         }
     }
 }

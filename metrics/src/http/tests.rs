@@ -143,3 +143,18 @@ async fn the_client_reads_what_the_server_says() {
     server.task.await.unwrap();
     assert!(matches!(fetch(&url, "/status").await, Err(FetchError::Connect { .. })));
 }
+
+#[tokio::test]
+async fn idle_connections_do_not_shut_others_out() {
+    let server = start(Ok(())).await;
+    let mut idle = Vec::new();
+    for _ in 0..2 * MAX_CONNECTIONS {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let asked = tokio::time::timeout(HEADER_TIMEOUT / 2, get(server.address, "/livez")).await;
+    assert!(asked.unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    // The first made room: its end is seen long before its time is over.
+    let mut byte = [0];
+    let read = tokio::time::timeout(HEADER_TIMEOUT / 2, idle[0].read(&mut byte)).await;
+    assert!(matches!(read.unwrap(), Ok(0) | Err(_)));
+}

@@ -25,16 +25,19 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// What somebody has to change is looked at again every 10 s, a full disk every second.
-    pub(super) fn next(&mut self, verdict: Verdict) -> Duration {
+    /// What somebody has to change is looked at again every 10 s, a full disk every second. `None` is never: a source with another
+    /// history would be taken for ours once its numbers have grown to those in the log.
+    pub(super) fn next(&mut self, verdict: Verdict) -> Option<Duration> {
         match verdict {
-            Verdict::Retry => {}
-            Verdict::DiskFull => return FULL_DISK,
-            Verdict::Refused | Verdict::Diverged | Verdict::Stopped => return CAP,
+            Verdict::Retry => {
+                let wait = self.next;
+                self.next = (wait * 2).min(CAP);
+                Some(wait)
+            }
+            Verdict::DiskFull => Some(FULL_DISK),
+            Verdict::Refused => Some(CAP),
+            Verdict::Diverged | Verdict::Stopped => None,
         }
-        let wait = self.next;
-        self.next = (wait * 2).min(CAP);
-        wait
     }
 }
 
@@ -45,10 +48,18 @@ mod tests {
     #[test]
     fn doubles_up_to_the_cap_and_starts_over() {
         let mut backoff = Backoff::default();
-        let waits: Vec<_> = (0..9).map(|_| backoff.next(Verdict::Retry).as_millis()).collect();
+        let waits: Vec<_> = (0..9)
+            .filter_map(|_| backoff.next(Verdict::Retry))
+            .map(|wait| wait.as_millis())
+            .collect();
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(backoff.next(Verdict::Refused), CAP);
+        assert_eq!(backoff.next(Verdict::Refused), Some(CAP));
         backoff.reset();
-        assert_eq!(backoff.next(Verdict::Retry), FIRST);
+        assert_eq!(backoff.next(Verdict::Retry), Some(FIRST));
+    }
+
+    #[test]
+    fn a_diverged_source_is_not_tried_again() {
+        assert_eq!(Backoff::default().next(Verdict::Diverged), None);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
     Retry,
     /// Somebody has to change something first; looked at again from time to time.
     Refused,
-    /// The source has another history than the log.
+    /// The source has another history than the log: not tried again.
     Diverged,
     /// The log's disk is full; goes on by itself once there is room.
     DiskFull,
@@ -131,7 +131,9 @@ fn dump_refused(text: &str) -> (Verdict, String) {
         return (Verdict::Refused, advice);
     }
     if text.contains("not in the master's binlog") || text.contains("has diverged") {
-        let advice = format!("the upstream does not have the log's last transaction: {text}");
+        let advice = format!(
+            "the upstream does not have the log's last transaction: {text}; nothing more is recorded: bring back the server that has it and start Spillway again, or move the log away and record anew"
+        );
         return (Verdict::Diverged, advice);
     }
     (Verdict::Retry, format!("the upstream refuses the dump: {text}"))

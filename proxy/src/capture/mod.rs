@@ -120,7 +120,11 @@ async fn run(context: &Context) {
         if !report(context, &fault) {
             return;
         }
-        tokio::time::sleep(backoff.next(fault.verdict())).await;
+        match backoff.next(fault.verdict()) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            // Until the shutdown.
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! `[binlog]`: the log's directory, files and durability.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use spillway_binlog::CommitLevel;
 
 use super::fault::Fault;
-use super::key::{Key, Unavailable};
+use super::key::Key;
 use super::section::{Keys, Section};
 use super::value;
 
@@ -118,16 +119,29 @@ const BINLOG_LARGE_COMMIT_THRESHOLD: Key<u64> = Key {
     parse: |value| value::size(value, (10 << 20)..=u64::MAX),
 };
 
-const BINLOG_EXPIRE_LOGS_SECONDS: Unavailable = Unavailable {
+const BINLOG_EXPIRE_LOGS_SECONDS: Key<Option<Duration>> = Key {
     name: "binlog_expire_logs_seconds",
-    meaning: "The age at which files are removed. Nothing is removed in this release: watch the disk.",
-    today: Some("0"),
+    meaning: "Files that were closed longer ago than this are removed, once no connected reader needs them. 0 keeps them. The default \
+              is 30 days.",
+    allowed: "a number of seconds from 0 to 4294967295",
+    default: Some("2592000"),
+    reload: true,
+    secret: false,
+    parse: |value| {
+        let seconds = value::integer(value, 0..=u32::MAX)?;
+        Some(Some(Duration::from_secs(seconds.into())).filter(|age| !age.is_zero()))
+    },
 };
 
-const MAX_BINLOG_TOTAL_SIZE: Unavailable = Unavailable {
+const MAX_BINLOG_TOTAL_SIZE: Key<u64> = Key {
     name: "max_binlog_total_size",
-    meaning: "The size of all files at which the oldest are removed.",
-    today: None,
+    meaning: "While all files together are larger, the oldest is removed, but for the one being written. The limit is hard: a replica \
+              that still reads a file which has to go is disconnected with error 1236 (purged). Left out: no limit.",
+    allowed: "a size of at least \"4KiB\"",
+    default: None,
+    reload: true,
+    secret: false,
+    parse: |value| value::size(value, 4096..=u64::MAX),
 };
 
 pub(super) const KEYS: Keys = &[
@@ -168,6 +182,10 @@ pub struct Binlog {
     pub binlog_cache_size: u64,
     /// From which size a transaction is committed by a rename, in bytes.
     pub binlog_large_commit_threshold: u64,
+    /// How long files are kept after they were closed; `None`: for good.
+    pub binlog_expire_logs_seconds: Option<Duration>,
+    /// How large all files may be, in bytes; `None`: no limit.
+    pub max_binlog_total_size: Option<u64>,
 }
 
 /// The checksum at the end of each event.
@@ -195,6 +213,8 @@ pub(super) fn read(mut section: Section<'_>) -> Result<Binlog, Fault> {
         binlog_mmap: section.get(&BINLOG_MMAP)?,
         binlog_cache_size: section.get(&BINLOG_CACHE_SIZE)?,
         binlog_large_commit_threshold: section.get(&BINLOG_LARGE_COMMIT_THRESHOLD)?,
+        binlog_expire_logs_seconds: section.get(&BINLOG_EXPIRE_LOGS_SECONDS)?,
+        max_binlog_total_size: section.optional(&MAX_BINLOG_TOTAL_SIZE)?,
     };
     section.finish()?;
     Ok(binlog)

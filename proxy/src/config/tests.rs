@@ -72,6 +72,9 @@ fn every_default_is_within_its_own_bounds() {
     let first = config.replicas.users.first().unwrap();
     assert_eq!(first.privileges, [Privilege::ReplicationSlave]);
     assert!(first.hosts.is_empty());
+    let month = std::time::Duration::from_secs(30 * 24 * 3600);
+    assert_eq!(config.binlog.binlog_expire_logs_seconds, Some(month));
+    assert_eq!(config.binlog.max_binlog_total_size, None);
 }
 
 #[test]
@@ -81,6 +84,7 @@ fn values_are_read_as_written() {
          password = \"${PATH}\"\nstart = \"0-1-100,1-2-3\"\nmax_connections = 7\n[binlog]\ndir = \"/d\"\nlog_bin = \"mbin\"\n\
          binlog_row_event_max_size = \"8K\"\nmax_binlog_cache_size = \"2G\"\nmax_binlog_size = 4096\nbinlog_checksum = \"NONE\"\n\
          flush_log_at_trx_commit = 2\nbinlog_mmap = false\nbinlog_cache_size = \"4KiB\"\nbinlog_large_commit_threshold = \"10MiB\"\n\
+         binlog_expire_logs_seconds = 0\nmax_binlog_total_size = \"500GiB\"\n\
          [[replicas.user]]\nname = \"r\"\nauthentication_string = \"*0123456789ABCDEF0123456789abcdef01234567\"\n\
          hosts = [\"10.0.0.0/8\", \"::1\"]\nprivileges = [\"BINLOG MONITOR\"]\n[log]\nlevel = \"debug\"\nformat = \"json\"\n",
     )
@@ -97,6 +101,8 @@ fn values_are_read_as_written() {
     assert_eq!(config.binlog.binlog_large_commit_threshold, 10 << 20);
     assert_eq!(config.binlog.max_binlog_size, 4096);
     assert_eq!(config.binlog.binlog_checksum, Checksum::None);
+    assert_eq!(config.binlog.binlog_expire_logs_seconds, None);
+    assert_eq!(config.binlog.max_binlog_total_size, Some(500 << 30));
     let user = config.replicas.users.first().unwrap();
     let hosts: Vec<_> = user.hosts.iter().map(ToString::to_string).collect();
     assert_eq!(hosts, ["10.0.0.0/8", "::1/128"]);
@@ -108,7 +114,6 @@ fn what_is_the_behaviour_today_may_be_written_out() {
     parse(&format!(
         "{SMALLEST}semi_sync = false\ncommit_ack = \"upstream\"\nssl_mode = \"DISABLED\"\n\
          [relay]\nrequire_secure_transport = false\nproxy_protocol_networks = []\nproxy_protocol_to_upstream = false\n\
-         [binlog]\nbinlog_expire_logs_seconds = 0\n\
          [replicas]\nrequire_secure_transport = false\n"
     ))
     .unwrap();
@@ -143,10 +148,6 @@ fn what_does_not_exist_yet_is_known_and_refused() {
             ],
         ),
         (
-            "[binlog]",
-            &["binlog_expire_logs_seconds = 2592000", "max_binlog_total_size = \"500GiB\""],
-        ),
-        (
             "[replicas]",
             &["ssl_cert = \"c.pem\"", "ssl_key = \"k.pem\"", "require_secure_transport = true"],
         ),
@@ -156,7 +157,7 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         let values: Vec<_> = lines.iter().map(|line| (*line, *line)).collect();
         expect_faults(header, &values);
     }
-    expect_faults("[binlog]", &[("binlog_expire_logs_seconds = 5", "release: only `0` is")]);
+    expect_faults("[[source]]", &[("semi_sync = 5", "release: only `false` is")]);
     expect_faults("[[source]]", &[("ssl_ca = \"ca.pem\"", "release: leave it out")]);
 }
 

@@ -34,11 +34,17 @@ pub(super) struct Service {
     pub started: Instant,
     /// From the greeting to the end of the login.
     pub login_deadline: Duration,
+    /// How long a client whose file was purged has to take what it is being sent, and the error behind it. Until then the file
+    /// keeps its room on the disk.
+    pub purged_patience: Duration,
     accounts: Vec<Arc<Account>>,
 }
 
 /// As MariaDB's `connect_timeout`.
 const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A client that reads at all takes a batch in this time.
+const PURGED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// MariaDB 10 greets with this before its version, so that old replicas do not take it for MySQL 1.
 const REPLICATION_PREFIX: &str = "5.5.5-";
@@ -61,6 +67,7 @@ impl Service {
             connections: Arc::default(),
             started: Instant::now(),
             login_deadline: LOGIN_DEADLINE,
+            purged_patience: PURGED_PATIENCE,
             accounts: options.accounts.into_iter().map(Arc::new).collect(),
         }
     }

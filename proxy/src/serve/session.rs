@@ -37,7 +37,16 @@ struct State {
     database: Option<String>,
     statements: HashMap<u32, String>,
     last_statement: u32,
+    warnings: Vec<Warning>,
     dump: Option<Vec<u8>>,
+}
+
+/// What a statement says beside its answer: a row of SHOW WARNINGS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Warning {
+    pub level: &'static str,
+    pub code: u16,
+    pub message: String,
 }
 
 impl Session {
@@ -173,6 +182,23 @@ impl Session {
     pub fn set_database(&self, name: &str) {
         lock(&self.state).database = Some(name.to_owned());
         self.connection.set_activity(|activity| activity.database = Some(name.to_owned()));
+    }
+
+    // Warnings.
+
+    /// Adds to the statement's warnings.
+    pub fn warn(&self, warning: Warning) {
+        lock(&self.state).warnings.push(warning);
+    }
+
+    /// Those of the last statement that was not about warnings.
+    pub fn warnings(&self) -> Vec<Warning> {
+        lock(&self.state).warnings.clone()
+    }
+
+    /// A new statement begins.
+    pub fn forget_warnings(&self) {
+        lock(&self.state).warnings.clear();
     }
 
     // Prepared statements.

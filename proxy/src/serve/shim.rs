@@ -102,11 +102,11 @@ async fn run<W: AsyncWrite + Send + Unpin>(
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {
     session.begin_statement(&text);
-    // BINLOG_GTID_POS reads a file up to a position: not on a thread that serves others.
+    // BINLOG_GTID_POS reads a file up to a position, PURGE writes the index: not on a thread that serves others.
     let executing = Arc::clone(session);
     let executed = tokio::task::spawn_blocking(move || sql::execute(&executing, &text)).await;
     let written = match executed.map_err(io::Error::other)? {
-        Ok(Answer::Ok) => results.completed(ok()).await,
+        Ok(Answer::Ok) => results.completed(ok(session)).await,
         Ok(Answer::Rows(rows)) => write_rows(rows, results).await,
         Ok(Answer::Events(rows)) => write_events(*rows, results).await,
         Err(error) => results.error(error.kind, error.message.as_bytes()).await,
@@ -115,8 +115,12 @@ async fn run<W: AsyncWrite + Send + Unpin>(
     written
 }
 
-fn ok() -> OkResponse {
-    OkResponse { status_flags: StatusFlags::SERVER_STATUS_AUTOCOMMIT, ..OkResponse::default() }
+fn ok(session: &Session) -> OkResponse {
+    OkResponse {
+        status_flags: StatusFlags::SERVER_STATUS_AUTOCOMMIT,
+        warnings: u16::try_from(session.warnings().len()).unwrap_or(u16::MAX),
+        ..OkResponse::default()
+    }
 }
 
 async fn write_rows<W: AsyncWrite + Send + Unpin>(
@@ -131,7 +135,21 @@ async fn write_rows<W: AsyncWrite + Send + Unpin>(
     writer.finish().await
 }
 
+/// A client that reads no more must not hold a purged file's room on the disk.
 async fn write_events<W: AsyncWrite + Send + Unpin>(
+    rows: EventRows,
+    results: QueryResultWriter<'_, W>,
+) -> io::Result<()> {
+    let expelled = rows.expelled();
+    // Its own next read fails as soon as it makes one.
+    tokio::select! {
+        biased;
+        written = write_event_rows(rows, results) => written,
+        () = expelled => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn write_event_rows<W: AsyncWrite + Send + Unpin>(
     mut rows: EventRows,
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {

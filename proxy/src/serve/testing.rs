@@ -127,6 +127,14 @@ impl Stage {
         stage
     }
 
+    /// As [`Stage::many_files`], and a client whose file was purged has no time.
+    pub fn many_files_and_no_patience() -> Self {
+        let mut stage = Self::many_files();
+        let service = Arc::get_mut(&mut stage.service).unwrap();
+        service.purged_patience = std::time::Duration::from_millis(20);
+        stage
+    }
+
     /// Opens the first file.
     pub fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());

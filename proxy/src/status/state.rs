@@ -137,6 +137,9 @@ impl Health for State {
         let health = self.log.health();
         let latched = matches!(health, spillway_binlog::Health::Latched(_));
         let size = self.log.files().iter().map(|file| file.size).sum();
+        let oldest = self.log.oldest_event_time();
+        let oldest = oldest.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        self.metrics.set_oldest_event(oldest.map_or(0, |time| time.as_secs()));
         self.metrics.set_state(size, latched, health == spillway_binlog::Health::DiskFull);
     }
 

@@ -225,6 +225,29 @@ fn opening_reads_only_what_follows_the_last_point_and_goes_on_with_the_index() {
 }
 
 #[test]
+fn a_renamed_file_has_one_point_and_the_file_before_it_ends_without_its_transaction() {
+    let big = Big::new();
+    let options = LogOptions { large_commit_threshold: 1 << 20, cache_size: 4096, ..big.options() };
+    let log = Log::open(options).unwrap();
+    record(&log, numbered(1..=20));
+    let source = log.submitter();
+    let large = transaction_with(&source, gtid("0-2-7"), Arc::new(format()), &[300_000; 8]);
+    source.submit(large).wait_durable().unwrap();
+    record(&log, numbered(21..=21));
+    let load = |at: usize| gtid_index::load(&crate::fs::OsFileSystem, &big.sample.files()[at]);
+    let (small, renamed) = (load(0).unwrap(), load(1).unwrap());
+    assert!(small.complete && !renamed.complete);
+    assert_eq!(small.points.last().unwrap().state, [gtid("0-1-20")]);
+    let [point] = renamed.points.as_slice() else { panic!("{renamed:?}") };
+    assert_eq!((point.transactions, point.last.unwrap().0), (1, gtid("0-2-7")));
+    let state = log.gtid_state_at(2, point.position).unwrap();
+    assert_eq!(state.list(), [gtid("0-1-20"), gtid("0-2-7")]);
+    let sought = log.seek_gtid(2, &[gtid("0-2-7")]).unwrap().unwrap();
+    assert_eq!(sought.cursor.position(), point.position);
+    assert_eq!(from(sought.cursor).len(), 1);
+}
+
+#[test]
 fn damage_in_the_part_that_opening_passed_over_ends_the_reader() {
     let big = Big::new();
     let log = big.open();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use spillway_binlog::FileInfo;
+use spillway_binlog::{Expelled, FileInfo};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::registry::DumpProgress;
@@ -42,6 +42,8 @@ enum Stop {
     Closed,
     /// KILL, or Spillway stops.
     Ended,
+    /// Its file was purged, and it takes nothing any more.
+    Expelled,
     Failed(DumpError),
 }
 
@@ -105,10 +107,24 @@ where
     );
     wait_for_first_file(session, wire, request.non_block).await?;
     let opening = open_or_hold(session, wire, &request).await?;
-    let mut stream = Stream::open(session, wire, request, progress, replica, opening).await?;
-    loop {
-        stream.step(wire).await?;
+    let expelled = opening.cursor.expelled();
+    let stream = async {
+        let mut stream = Stream::open(session, wire, request, progress, replica, opening).await?;
+        loop {
+            stream.step(wire).await?;
+        }
+    };
+    tokio::select! {
+        biased;
+        stopped = stream => stopped,
+        () = overstayed(expelled, session.service.purged_patience) => Err(Stop::Expelled),
     }
+}
+
+/// Resolves when a client's file was purged and its patience is over. Usually the stream has found that out and has said so.
+async fn overstayed(expelled: Expelled, patience: Duration) {
+    expelled.await;
+    tokio::time::sleep(patience).await;
 }
 
 fn set_state(session: &Session, state: &'static str) {
@@ -188,6 +204,13 @@ fn report(session: &Session, stop: &Stop) {
         Stop::Failed(error) => {
             session.service.metrics.dump_failed(error.reason());
             tracing::warn!(connection, %error, "binlog dump ends with an error");
+        }
+        Stop::Expelled => {
+            session.service.metrics.dump_failed(DumpError::Purged.reason());
+            tracing::warn!(
+                connection,
+                "binlog dump ends: its file was purged and its client reads no more"
+            );
         }
         Stop::Eof | Stop::Closed | Stop::Ended => {
             tracing::info!(connection, end = ?stop, "binlog dump ends");

@@ -122,6 +122,7 @@ fn read(error: ReadError, file: &str, position: u64) -> DumpError {
     };
     match error {
         ReadError::NoSuchFile => DumpError::NoSuchFile,
+        ReadError::Purged { .. } => DumpError::Purged,
         ReadError::BeyondEnd { .. } => {
             DumpError::ImpossiblePosition { file: file.to_owned(), position }
         }

@@ -299,7 +299,10 @@ impl Place {
     }
 
     fn read_error(&self, error: ReadError) -> DumpError {
-        DumpError::Read { error: Box::new(error), coordinates: self.here() }
+        match error {
+            ReadError::Purged { .. } => DumpError::Purged,
+            error => DumpError::Read { error: Box::new(error), coordinates: self.here() },
+        }
     }
 
     fn notice(&self, notice: &Notice, position: u64) -> Vec<u8> {

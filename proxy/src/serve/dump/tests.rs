@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spillway_binlog::Retention;
 use spillway_binlog::event::control::parse_rotate;
 use spillway_binlog::event::gtid::GtidEvent;
 use spillway_binlog::event::{
@@ -416,12 +417,66 @@ async fn an_event_of_several_packets_arrives_whole() {
     assert_eq!(names(&until_end(&mut client).await), ["Xid", "EOF"]);
 }
 
+/// Six files of 400 KB: a client that does not read takes the first two or three.
+fn record_large(stage: &Stage) {
+    for sequence in 1..=6 {
+        let gtid = gtid(&format!("0-1-{sequence}"));
+        stage.record(&transaction(gtid, &"x".repeat(200_000)));
+    }
+}
+
+async fn limit_to_newest(stage: &Stage) {
+    let log = &stage.service.log;
+    log.set_retention(Retention { max_total_size: Some(4096), ..Retention::default() });
+    while log.files().len() > 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_in_a_purged_file_is_told_so() {
+    let stage = Stage::many_files();
+    record_large(&stage);
+    let mut client = replica(&stage, "", 9).await;
+    // The dump is within the files.
+    assert_eq!(next(&mut client).await.0, "Rotate*");
+    let purge = stage.service.log.purge_to("binlog.000006").unwrap();
+    assert!(purge.held.is_some(), "{purge:?}");
+    limit_to_newest(&stage).await;
+    let (code, text) = message(&mut client).await;
+    assert_eq!(code, 1236);
+    assert!(text.contains("required binlog files have been purged"), "{text}");
+    // It comes again, and is told the same.
+    let (code, text) = message(&mut replica(&stage, "", 9).await).await;
+    assert_eq!(code, 1236);
+    assert!(text.contains("required binlog files have been purged"), "{text}");
+    let by_position = message(&mut tool(&stage, FILE, 4).await).await;
+    assert_eq!(by_position.1, "Could not find first log file name in binary log index file");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_more_does_not_hold_a_purged_file() {
+    let stage = Stage::many_files_and_no_patience();
+    record_large(&stage);
+    let mut client = replica(&stage, "", 9).await;
+    assert_eq!(next(&mut client).await.0, "Rotate*");
+    limit_to_newest(&stage).await;
+    let ended = async {
+        while !client.task.is_finished() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    let metrics = String::from_utf8(stage.registry.text().unwrap()).unwrap();
+    assert!(metrics.contains("reason=\"purged\"} 1"), "{metrics}");
+}
+
 #[tokio::test]
 async fn kill_ends_a_dump_whose_client_reads_no_more() {
     let stage = Stage::begun("");
     // More than the connection holds.
     let text = "x".repeat(4 << 20);
-    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    stage.record(&transaction(gtid("0-1-1"), &text));
     let client = replica(&stage, "", 7).await;
     let progress = || {
         let connection = stage.service.connections.find(u64::from(client.id));

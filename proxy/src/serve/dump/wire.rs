@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let payload = match stop {
             Stop::Eof => EOF.to_vec(),
             Stop::Failed(error) => error.to_payload(),
-            Stop::Closed | Stop::Ended => Vec::new(),
+            Stop::Closed | Stop::Ended | Stop::Expelled => Vec::new(),
         };
         if !payload.is_empty() {
             let mut frames = Frames::new(&mut self.buffer);

@@ -1,7 +1,6 @@
 //! SHOW BINLOG EVENTS: one row an event, made as they are asked for.
 
 use opensrv_mysql::ErrorKind;
-use spillway_binlog::Log;
 use spillway_binlog::event::control::parse_rotate;
 use spillway_binlog::event::gtid::GtidEvent;
 use spillway_binlog::event::{
@@ -10,6 +9,7 @@ use spillway_binlog::event::{
 use spillway_binlog::gtid::mariadb::print_list;
 use spillway_binlog::reader::{Cursor, Run};
 use spillway_binlog::transaction::group::{is_rows, query_text};
+use spillway_binlog::{Expelled, Log};
 
 use super::answer::{ColumnKind, SqlError, Value};
 use super::statement::EventRange;
@@ -52,6 +52,11 @@ impl EventRows {
         let cursor =
             log.cursor(file, range.from.unwrap_or(4).max(4)).map_err(|error| failed(&error))?;
         Ok(Self { cursor, file, skip: range.skip, left: range.rows.unwrap_or(u64::MAX) })
+    }
+
+    /// Resolves when the file was purged.
+    pub fn expelled(&self) -> Expelled {
+        self.cursor.expelled()
     }
 
     /// The next rows; none at the end of the file or the limit.

@@ -4,6 +4,7 @@ mod answer;
 mod events;
 mod parse;
 mod parser;
+mod purge;
 mod select;
 mod set;
 mod show;
@@ -19,19 +20,26 @@ use opensrv_mysql::ErrorKind;
 
 use super::session::Session;
 use parser::ParseError;
-use statement::Statement;
+use statement::{Show, Statement};
 
 /// Executes one statement.
 ///
 /// # Errors
 /// What the client is told: broken, not ours, not allowed, unknown.
 pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError> {
-    match parse::parse(text).map_err(|error| explain(&error, text))? {
+    let statement = parse::parse(text).map_err(|error| explain(&error, text))?;
+    if !is_diagnostic(&statement) {
+        session.forget_warnings();
+    }
+    match statement {
         Statement::Select { items, one_row } => {
             select::select(session, items, one_row).map(Answer::Rows)
         }
         Statement::Set(assignments) => set::set(session, assignments).map(|()| Answer::Ok),
         Statement::Show(show) => show::show(session, show),
+        Statement::Purge(up_to) => purge::purge(session, &up_to).map(|()| Answer::Ok),
+        Statement::FlushLogs => purge::flush(session).map(|()| Answer::Ok),
+        Statement::ResetLog => purge::reset(session).map(|()| Answer::Ok),
         Statement::Kill { id, query_only } => session.kill(id, query_only).map(|()| Answer::Ok),
         Statement::Use(name) => {
             session.set_database(&name);
@@ -39,6 +47,12 @@ pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError>
         }
         Statement::Transaction => Ok(Answer::Ok),
     }
+}
+
+/// Those that ask about the warnings of the one before.
+fn is_diagnostic(statement: &Statement) -> bool {
+    let shows = matches!(statement, Statement::Show(Show::Warnings | Show::WarningCount(_)));
+    shows || matches!(statement, Statement::Select { .. })
 }
 
 /// The columns a prepared statement will have; none for one that gives no rows. What changes something is not carried out.

@@ -6,6 +6,8 @@ use super::statement::{
 };
 use super::token::{Kind, tokenize};
 
+mod purge;
+
 /// Reads one statement; a semicolon may end it.
 ///
 /// # Errors
@@ -29,6 +31,9 @@ impl Parser<'_> {
             "SET" => self.set().map(Statement::Set),
             "SHOW" => self.show().map(Statement::Show),
             "KILL" => self.kill(),
+            "PURGE" => self.purge(),
+            "FLUSH" => self.flush(),
+            "RESET" => self.reset(),
             "USE" => self.name().map(Statement::Use),
             "BEGIN" | "COMMIT" | "ROLLBACK" | "START" => {
                 self.skip_words();

@@ -24,8 +24,12 @@ pub(super) fn show(session: &Session, show: Show) -> Result<Answer, SqlError> {
             return EventRows::open(&session.service.log, &range)
                 .map(|rows| Answer::Events(Box::new(rows)));
         }
-        Show::Warnings => Rows::new(&[("Level", Text), ("Code", Unsigned), ("Message", Text)]),
-        Show::WarningCount(name) => single(name, Unsigned, Value::Unsigned(0)),
+        Show::Warnings => warnings(session),
+        Show::WarningCount(name) => {
+            let errors = name.ends_with("error_count");
+            let count = if errors { 0 } else { session.warnings().len() as u64 };
+            single(name, Unsigned, Value::Unsigned(count))
+        }
         Show::ProcessList => process_list(session),
         Show::Grants => grants(session),
         Show::Databases(filter) => databases(&filter),
@@ -50,6 +54,22 @@ fn pairs(pairs: Vec<(String, String)>) -> Rows {
     rows.rows = pairs
         .into_iter()
         .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
+        .collect();
+    rows
+}
+
+/// Those of the statement before.
+fn warnings(session: &Session) -> Rows {
+    let mut rows = Rows::new(&[("Level", Text), ("Code", Unsigned), ("Message", Text)]);
+    let warnings = session.warnings().into_iter();
+    rows.rows = warnings
+        .map(|warning| {
+            vec![
+                Value::Text(warning.level.to_owned()),
+                Value::Unsigned(warning.code.into()),
+                Value::Text(warning.message),
+            ]
+        })
         .collect();
     rows
 }

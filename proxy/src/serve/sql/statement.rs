@@ -16,9 +16,31 @@ pub(super) enum Statement {
         id: u64,
         query_only: bool,
     },
+    /// `PURGE {BINARY | MASTER} LOGS …`
+    Purge(PurgeUpTo),
+    /// `FLUSH [BINARY] LOGS`.
+    FlushLogs,
+    /// RESET MASTER.
+    ResetLog,
     Use(String),
     /// BEGIN, START TRANSACTION, COMMIT, ROLLBACK: there is nothing they could change here.
     Transaction,
+}
+
+/// Where a PURGE stops.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PurgeUpTo {
+    /// `TO 'file'`, which stays.
+    File(String),
+    /// `BEFORE …`
+    Moment(Moment),
+}
+
+/// A time: `from`, less so many seconds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub from: Expression,
+    pub before: u64,
 }
 
 /// One column of a SELECT.

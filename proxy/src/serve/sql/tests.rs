@@ -175,6 +175,44 @@ fn kill_is_for_ones_own_and_for_administrators() {
 }
 
 #[test]
+fn the_log_is_flushed_and_purged_by_administrators() {
+    let stage = Stage::begun("");
+    let (session, admin) = (stage.session("repl"), stage.session("admin"));
+    let purge = "PURGE BINARY LOGS TO 'binlog.000002'";
+    for text in [purge, "PURGE BINARY LOGS BEFORE NOW()", "FLUSH LOGS", "RESET MASTER"] {
+        assert_eq!(error(&session, text), 1227, "{text}");
+    }
+    for gtid in ["0-1-1", "0-1-2", "0-1-3"] {
+        stage.record_all(gtid);
+        ok(&admin, "FLUSH BINARY LOGS");
+    }
+    let names = || -> Vec<_> { stage.service.log.files().into_iter().map(|f| f.name).collect() };
+    assert_eq!(names().len(), 4);
+    assert_eq!(error(&admin, "PURGE BINARY LOGS TO 'binlog.000009'"), 1373);
+    assert_eq!(error(&admin, "PURGE BINARY LOGS BEFORE 'soon'"), 1210);
+    assert_eq!(error(&admin, "RESET MASTER"), 1235);
+    ok(&admin, "PURGE BINARY LOGS BEFORE NOW() - INTERVAL 1 DAY");
+    ok(&admin, "PURGE BINARY LOGS BEFORE '2001-01-01'");
+    assert_eq!(names().len(), 4);
+    ok(&admin, purge);
+    assert_eq!(names()[0], "binlog.000002");
+    assert!(rows(&admin, "SHOW WARNINGS").rows.is_empty());
+
+    // Somebody is in the second file.
+    let reader = stage.service.log.cursor(2, 4).unwrap();
+    ok(&admin, "PURGE MASTER LOGS TO 'binlog.000004'");
+    assert_eq!(row(&admin, "SELECT @@warning_count"), ["1"]);
+    assert_eq!(row(&admin, "SHOW COUNT(*) WARNINGS"), ["1"]);
+    let message = "file binlog.000002 was not purged because it was being read by 1 thread(s), purged only 0 out of 2 files.";
+    assert_eq!(row(&admin, "SHOW WARNINGS"), ["Warning", "1867", message]);
+    assert_eq!(names().len(), 3);
+    drop(reader);
+    ok(&admin, "PURGE MASTER LOGS BEFORE '2037-01-01 00:00:00'");
+    assert_eq!(names(), ["binlog.000004"]);
+    assert_eq!(row(&admin, "SHOW COUNT(*) WARNINGS"), ["0"]);
+}
+
+#[test]
 fn registered_replicas_are_listed() {
     let stage = Stage::begun("");
     let session = stage.session("repl");

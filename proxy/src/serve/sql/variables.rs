@@ -133,7 +133,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("version_compile_machine", |_| text(std::env::consts::ARCH)),
     fixed("version_compile_os", |_| text(std::env::consts::OS)),
     settable("wait_timeout", |_| Number(28_800)),
-    fixed("warning_count", |_| Number(0)),
+    fixed("warning_count", |session| Number(session.warnings().len() as u64)),
 ];
 
 fn local_zone() -> String {

@@ -1,5 +1,6 @@
 //! What real clients send, read as they mean it.
 
+use super::super::statement::{Moment, PurgeUpTo};
 use super::*;
 
 fn system(global: bool, name: &str) -> Expression {
@@ -153,6 +154,41 @@ fn kill_use_and_transactions() {
         Ok(Statement::Use("information_schema".to_owned()))
     );
     assert_eq!(parse("START TRANSACTION READ ONLY"), Ok(Statement::Transaction));
+}
+
+#[test]
+fn purges_as_people_and_scripts_write_them() {
+    let file = Statement::Purge(PurgeUpTo::File("binlog.000007".to_owned()));
+    assert_eq!(parse("PURGE BINARY LOGS TO 'binlog.000007';"), Ok(file));
+    let moment = |text: &str| match parse(text) {
+        Ok(Statement::Purge(PurgeUpTo::Moment(moment))) => moment,
+        other => panic!("{text}: {other:?}"),
+    };
+    let night = Expression::Text("2026-01-02 03:04:05".to_owned());
+    let expected = Moment { from: night, before: 0 };
+    assert_eq!(moment("purge master logs before '2026-01-02 03:04:05'"), expected);
+    let now = |before| Moment {
+        from: Expression::Call { function: "now".to_owned(), arguments: Vec::new() },
+        before,
+    };
+    assert_eq!(moment("PURGE BINARY LOGS BEFORE NOW() - INTERVAL 3 DAY"), now(3 * 86_400));
+    assert_eq!(moment("PURGE BINARY LOGS BEFORE DATE_SUB(NOW(), INTERVAL '2' hour)"), now(7200));
+    assert_eq!(parse("PURGE BINARY LOGS"), Err(ParseError::Syntax(17)));
+    assert_eq!(parse("PURGE BINARY LOGS TO 7"), Err(ParseError::Syntax(21)));
+    for text in ["BEFORE NOW() - 3", "BEFORE NOW() - INTERVAL 3", "BEFORE NOW() - INTERVAL -1 DAY"]
+    {
+        let text = format!("PURGE BINARY LOGS {text}");
+        assert!(matches!(parse(&text), Err(ParseError::Syntax(_))), "{text}");
+    }
+    for text in ["FLUSH LOGS", "flush local binary logs", "FLUSH NO_WRITE_TO_BINLOG LOGS"] {
+        assert_eq!(parse(text), Ok(Statement::FlushLogs), "{text}");
+    }
+    assert_eq!(parse("FLUSH TABLES"), Err(ParseError::Unsupported));
+    for text in ["RESET MASTER", "RESET MASTER TO 3", "RESET BINARY LOGS AND GTIDS"] {
+        let parsed = parse(text);
+        assert!(matches!(parsed, Ok(Statement::ResetLog)), "{text}: {parsed:?}");
+    }
+    assert_eq!(parse("RESET SLAVE"), Err(ParseError::Unsupported));
 }
 
 #[test]

@@ -19,14 +19,14 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C; ARGS=--once checks them and ends
-	$(CARGO) build --quiet --release -p spillway --bin spillway
+	$(CARGO) build --release -p spillway --bin spillway
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
 test: need-series plugins ## all tests: units, documentation, real servers
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 
-soak: need-series plugins ## the tests with real servers, with the counts of a long run (about an hour)
+soak: need-series plugins ## the tests with real servers, with the counts of a long run
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)

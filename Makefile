@@ -19,7 +19,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C; ARGS=--once checks them and ends
-	$(CARGO) build --quiet --release -p spillway --bin spillway
+	$(CARGO) build --release -p spillway --bin spillway
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
 test: need-series plugins ## all tests: units, documentation, real servers

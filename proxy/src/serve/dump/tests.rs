@@ -421,7 +421,7 @@ async fn an_event_of_several_packets_arrives_whole() {
 fn record_large(stage: &Stage) {
     for sequence in 1..=6 {
         let gtid = gtid(&format!("0-1-{sequence}"));
-        stage.record(&crate::serve::testing::transaction(gtid, &"x".repeat(200_000)));
+        stage.record(&transaction(gtid, &"x".repeat(200_000)));
     }
 }
 

@@ -8,10 +8,12 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 NEED := integration-tests/need.sh
 MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
            mariadb-binlog=mariadb-client mariadb=mariadb-client
+# Authentication plugins that the core packages lack.
+export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
 # The series the tests are written for.
 SERIES := 10.11
 
-.PHONY: help demo test soak bench lint need-mariadb need-series
+.PHONY: help demo test soak bench lint need-mariadb need-series plugins
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,12 +22,14 @@ demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C
 	$(CARGO) build --quiet --release -p spillway --bin spillway
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
-test: need-series ## all tests: units, documentation, real servers
+test: need-series plugins ## all tests: units, documentation, real servers
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 
-soak: need-series ## the tests with real servers, with the counts of a long run (about an hour)
+soak: need-series plugins ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
 	$(CARGO) build --workspace --bins --tests --examples
+	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
+	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
 
@@ -46,3 +50,6 @@ need-series: need-mariadb
 	if [[ $$version != *" $(SERIES)."* ]]; then \
 	  echo "The tests need MariaDB $(SERIES) (Debian 12 has it); found: $$version" >&2; exit 1; \
 	fi
+
+plugins: need-series
+	@integration-tests/plugins.sh $(SPILLWAY_PLUGIN_DIR)

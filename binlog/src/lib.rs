@@ -7,6 +7,7 @@
 pub mod event;
 pub mod fs;
 pub mod gtid;
+pub mod gtid_index;
 mod log;
 pub mod reader;
 mod recovery;
@@ -14,8 +15,8 @@ pub mod rows;
 pub mod transaction;
 
 pub use log::{
-    Changed, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver, SubmitError,
-    Ticket, file_name, file_number, index_path,
+    Changed, CommitLevel, CommitObserver, FileInfo, Health, Log, LogEnd, LogOptions, NoObserver,
+    SubmitError, Submitter, Ticket, file_name, file_number, index_path,
 };
 pub use recovery::OpenError;
 

@@ -13,8 +13,8 @@ use crate::fs::OsFileSystem;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::reader::{FileScan, Run};
 use crate::transaction::group::{GroupTracker, Step};
-use crate::transaction::{Assembled, Transaction, TransactionAssembler, TransactionOptions};
-use crate::{Log, LogOptions};
+use crate::transaction::{Assembled, Transaction};
+use crate::{Log, LogOptions, Submitter};
 
 /// A directory with a log that turns to a new file every 4 KiB.
 pub(crate) struct Sample {
@@ -39,6 +39,9 @@ impl Sample {
         let copy = Self::new();
         for entry in fs::read_dir(self.dir()).unwrap() {
             let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                continue;
+            }
             let to = copy.dir().join(entry.file_name());
             fs::copy(entry.path(), &to).unwrap();
             let modified = entry.metadata().unwrap().modified().unwrap();
@@ -82,9 +85,10 @@ impl Sample {
 
     /// Records transactions `0-1-sequence` and waits for them.
     pub(crate) fn record(&self, log: &Log, sequences: RangeInclusive<u64>) {
-        log.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+        let source = log.submitter();
+        source.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
         for sequence in sequences {
-            log.submit(transaction(sequence)).wait_durable().unwrap();
+            source.submit(transaction(&source, sequence)).wait_durable().unwrap();
         }
     }
 }
@@ -124,35 +128,54 @@ pub(crate) fn gtid_event(gtid: Gtid) -> Vec<u8> {
 }
 
 /// A transaction of three events, about 350 bytes.
-pub(crate) fn transaction(sequence: u64) -> Transaction {
-    transaction_of(Gtid { domain: 0, server: 1, sequence }, Arc::new(format()))
+pub(crate) fn transaction(source: &Submitter, sequence: u64) -> Transaction {
+    transaction_of(source, Gtid { domain: 0, server: 1, sequence }, Arc::new(format()))
 }
 
-pub(crate) fn transaction_of(gtid: Gtid, format: Arc<FormatDescription>) -> Transaction {
-    assemble(gtid, format, transaction_options())
-}
-
-pub(crate) fn transaction_options() -> TransactionOptions {
-    TransactionOptions {
-        row_event_max_size: 1 << 16,
-        max_cache_size: None,
-        checksum: ChecksumAlgorithm::Crc32,
-    }
-}
-
-pub(crate) fn assemble(
+pub(crate) fn transaction_of(
+    source: &Submitter,
     gtid: Gtid,
     format: Arc<FormatDescription>,
-    options: TransactionOptions,
 ) -> Transaction {
-    let mut assembler = TransactionAssembler::new(options, format);
-    let note = vec![u8::try_from(gtid.sequence % 251).unwrap(); 250];
-    for event in [gtid_event(gtid), event(EventType::ANNOTATE_ROWS, &note)] {
-        assert!(matches!(assembler.push(&event).unwrap(), Assembled::Pending));
+    transaction_with(source, gtid, format, &[250])
+}
+
+/// A transaction with annotations of these many bytes.
+pub(crate) fn transaction_with(
+    source: &Submitter,
+    gtid: Gtid,
+    format: Arc<FormatDescription>,
+    notes: &[usize],
+) -> Transaction {
+    let mut assembler = source.assembler(format);
+    assert!(matches!(assembler.push(&gtid_event(gtid)).unwrap(), Assembled::Pending));
+    for len in notes {
+        let note = vec![u8::try_from(gtid.sequence % 251).unwrap(); *len];
+        let note = event(EventType::ANNOTATE_ROWS, &note);
+        assert!(matches!(assembler.push(&note).unwrap(), Assembled::Pending));
     }
     let xid = event(EventType::XID, &gtid.sequence.to_le_bytes());
     let Assembled::Complete(transaction) = assembler.push(&xid).unwrap() else { panic!() };
     transaction
+}
+
+/// The same, unless the cache's disk fails.
+pub(crate) fn try_transaction(
+    source: &Submitter,
+    gtid: Gtid,
+    format: Arc<FormatDescription>,
+    notes: &[usize],
+) -> Option<Transaction> {
+    let mut assembler = source.assembler(format);
+    let mut events = vec![gtid_event(gtid)];
+    events.extend(notes.iter().map(|len| event(EventType::ANNOTATE_ROWS, &vec![1; *len])));
+    events.push(event(EventType::XID, &gtid.sequence.to_le_bytes()));
+    for event in events {
+        if let Assembled::Complete(transaction) = assembler.push(&event).ok()? {
+            return Some(transaction);
+        }
+    }
+    None
 }
 
 /// Sequence numbers of all transactions a cursor over the whole log sees.

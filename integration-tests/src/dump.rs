@@ -39,7 +39,7 @@ pub struct Request {
     pub flags: u16,
     /// Our server id.
     pub server_id: u32,
-    /// `@master_binlog_checksum`: "CRC32" or "NONE".
+    /// What `@master_binlog_checksum` is set to: `@@global.binlog_checksum`, `'CRC32'` or `'NONE'`.
     pub checksum: &'static str,
     /// `@master_heartbeat_period`.
     pub heartbeat: Option<Duration>,
@@ -61,7 +61,7 @@ impl Request {
             position: 4,
             flags: NON_BLOCKING_WITH_ANNOTATE,
             server_id: 900_000 + NEXT.fetch_add(1, Ordering::Relaxed),
-            checksum: "CRC32",
+            checksum: "@@global.binlog_checksum",
             heartbeat: None,
         }
     }
@@ -89,6 +89,43 @@ pub struct Event {
 }
 
 impl Event {
+    /// Takes an event apart. `checksums` tells whether events have one; a format description changes it.
+    ///
+    /// # Errors
+    /// An event that is malformed or has a wrong checksum.
+    pub fn parse(bytes: &[u8], checksums: &mut bool) -> Result<Self, Error> {
+        let bad = |what: &str| Error::Protocol(format!("event of {} bytes: {what}", bytes.len()));
+        if bytes.len() < HEADER {
+            return Err(bad("shorter than its header"));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let kind = bytes[4];
+        if u32_at(9) as usize != bytes.len() {
+            return Err(bad("its header says another length"));
+        }
+        if kind == FORMAT_DESCRIPTION && bytes.len() > HEADER + 5 {
+            *checksums = bytes[bytes.len() - 5] == 1;
+        }
+        let checksummed = *checksums || kind == FORMAT_DESCRIPTION;
+        let end = bytes.len() - if checksummed { 4 } else { 0 };
+        if end < HEADER {
+            return Err(bad("too short for a checksum"));
+        }
+        if checksummed && crc32fast::hash(&bytes[..end]) != u32_at(end) {
+            return Err(bad(&format!("wrong checksum, type {kind}, end position {}", u32_at(13))));
+        }
+        Ok(Self {
+            timestamp: u32_at(0),
+            kind,
+            server_id: u32_at(5),
+            length: u32_at(9),
+            end_position: u32_at(13),
+            flags: u16::from_le_bytes([bytes[17], bytes[18]]),
+            body: bytes[HEADER..end].to_vec(),
+            checksummed,
+        })
+    }
+
     /// `domain-server-sequence` of a GTID event.
     pub fn gtid(&self) -> Option<String> {
         if self.kind != GTID || self.body.len() < 12 {
@@ -117,7 +154,8 @@ impl Dump {
         if let Some(period) = request.heartbeat {
             client.query(&format!("SET @master_heartbeat_period= {}", period.as_nanos()))?;
         }
-        client.query(&format!("SET @master_binlog_checksum='{checksum}'"))?;
+        client.query(&format!("SET @master_binlog_checksum= {checksum}"))?;
+        let checksum = client.query("SELECT @master_binlog_checksum")?.scalar();
         client.query("SET @mariadb_slave_capability=4")?;
         if let Some(gtid) = &request.gtid {
             client.query(&format!("SET @slave_connect_state='{gtid}'"))?;
@@ -134,7 +172,7 @@ impl Dump {
     pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
         let packet = self.client.receive()?;
         match packet.split_first() {
-            Some((0x00, event)) => self.parse(event).map(Some),
+            Some((0x00, event)) => Event::parse(event, &mut self.checksums).map(Some),
             Some((0xfe, rest)) if rest.len() < 8 => Ok(None),
             _ => Err(unexpected(&packet)),
         }
@@ -143,39 +181,6 @@ impl Dump {
     /// Sets how long [`Dump::next_event`] may wait.
     pub fn set_read_timeout(&self, timeout: Duration) {
         self.client.set_read_timeout(timeout);
-    }
-
-    fn parse(&mut self, bytes: &[u8]) -> Result<Event, Error> {
-        let bad = |what: &str| Error::Protocol(format!("event of {} bytes: {what}", bytes.len()));
-        if bytes.len() < HEADER {
-            return Err(bad("shorter than its header"));
-        }
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-        let kind = bytes[4];
-        if u32_at(9) as usize != bytes.len() {
-            return Err(bad("its header says another length"));
-        }
-        if kind == FORMAT_DESCRIPTION && bytes.len() > HEADER + 5 {
-            self.checksums = bytes[bytes.len() - 5] == 1;
-        }
-        let checksummed = self.checksums || kind == FORMAT_DESCRIPTION;
-        let end = bytes.len() - if checksummed { 4 } else { 0 };
-        if end < HEADER {
-            return Err(bad("too short for a checksum"));
-        }
-        if checksummed && crc32fast::hash(&bytes[..end]) != u32_at(end) {
-            return Err(bad(&format!("wrong checksum, type {kind}, end position {}", u32_at(13))));
-        }
-        Ok(Event {
-            timestamp: u32_at(0),
-            kind,
-            server_id: u32_at(5),
-            length: u32_at(9),
-            end_position: u32_at(13),
-            flags: u16::from_le_bytes([bytes[17], bytes[18]]),
-            body: bytes[HEADER..end].to_vec(),
-            checksummed,
-        })
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod checksum;
 pub mod client;
 pub mod dump;
+pub mod files;
 pub mod load;
 pub mod logical;
 pub mod net;

@@ -1,5 +1,8 @@
 //! A real MariaDB as replica of any port that speaks the protocol of a source.
 
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
 use crate::servers::Server;
 use crate::wait;
 
@@ -36,24 +39,45 @@ pub fn start(server: &Server) {
 /// Waits until the replica has applied `position`. Fails at once when its SQL thread stops with an error.
 pub fn wait_applied(server: &Server, position: &str) {
     let wanted = sorted(position);
-    let what = format!("the replica is at {position}");
+    let (begin, deadline) = (Instant::now(), wait::deadline());
     let mut client = server.root();
-    let mut last = String::new();
-    wait::until(&what, || {
+    loop {
         let seen = client.query("SELECT @@GLOBAL.gtid_slave_pos").expect("replica").scalar();
         if sorted(&seen) == wanted {
-            return Some(());
+            return;
         }
         let status = client.query("SHOW SLAVE STATUS").expect("SHOW SLAVE STATUS");
-        let field = |name: &str| status.named(name).unwrap_or_default();
-        assert!(
-            field("Last_SQL_Errno") == "0",
-            "the replica's SQL thread stopped at {seen}: {}",
-            field("Last_SQL_Error")
-        );
-        report_change(&mut last, &field("Last_IO_Error"));
-        None
-    });
+        let fine = status.named("Last_SQL_Errno").as_deref() == Some("0");
+        if !fine || begin.elapsed() > deadline {
+            panic!("the replica is at {seen} instead of {position}:\n{}", state(&mut client));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What its replication threads do, for the message of a failure.
+fn state(client: &mut Client) -> String {
+    const SHOWN: [&str; 8] = [
+        "Slave_IO_Running",
+        "Slave_IO_State",
+        "Gtid_IO_Pos",
+        "Slave_SQL_Running",
+        "Slave_SQL_Running_State",
+        "Last_IO_Error",
+        "Last_SQL_Error",
+        "Relay_Log_Space",
+    ];
+    let status = client.query("SHOW SLAVE STATUS").expect("SHOW SLAVE STATUS");
+    let mut lines: Vec<String> =
+        SHOWN.map(|name| format!("{name}: {}", status.named(name).unwrap_or_default())).into();
+    for sql in ["SHOW FULL PROCESSLIST", "XA RECOVER", "SHOW ENGINE INNODB STATUS"] {
+        let rows = client.query(sql).map(|reply| reply.rows).unwrap_or_default();
+        lines.extend(rows.iter().map(|row| {
+            let row: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("NULL")).collect();
+            row.join(" | ")
+        }));
+    }
+    lines.join("\n")
 }
 
 /// Waits until the replica's I/O thread reports an error that contains `text`; gives the whole of it.
@@ -73,14 +97,4 @@ pub fn sorted(position: &str) -> Vec<String> {
         position.split(',').map(|gtid| gtid.trim().to_owned()).filter(|g| !g.is_empty()).collect();
     gtids.sort();
     gtids
-}
-
-/// An I/O error is no failure by itself (a restart in the middle is one); it is shown when the wait fails.
-fn report_change(last: &mut String, now: &str) {
-    if last != now {
-        now.clone_into(last);
-        if !now.is_empty() {
-            eprintln!("the replica's I/O thread: {now}");
-        }
-    }
 }

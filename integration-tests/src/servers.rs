@@ -41,8 +41,14 @@ const COMMON: &[&str] = &[
 
 /// The role's options for an upstream: a row binlog of its own.
 const UPSTREAM: &[&str] = &["--server-id=1", "--log-bin=mbin", "--binlog-format=ROW"];
-/// The role's options for a replica.
-const REPLICA: &[&str] = &["--server-id=101", "--slave-net-timeout=20"];
+/// The role's options for a replica: with a binlog of its own in strict mode it refuses a transaction that comes twice.
+const REPLICA: &[&str] = &[
+    "--server-id=101",
+    "--slave-net-timeout=20",
+    "--log-bin=rbin",
+    "--log-slave-updates",
+    "--gtid-strict-mode=1",
+];
 
 /// A server, running or stopped.
 pub struct Server {
@@ -63,6 +69,18 @@ impl Server {
     /// As [`Server::upstream`], with more server options; of an option given twice the last counts.
     pub fn upstream_with(options: &[&str]) -> Self {
         Self::start_new("upstream", &[UPSTREAM, options].concat())
+    }
+
+    /// An upstream with the ed25519 plugin of `$SPILLWAY_PLUGIN_DIR` (`make test` fetches it), or `None` where it is not.
+    pub fn upstream_with_ed25519() -> Option<Self> {
+        let dir = PathBuf::from(std::env::var_os("SPILLWAY_PLUGIN_DIR")?);
+        if !dir.join("auth_ed25519.so").exists() {
+            eprintln!("not tested: there is no auth_ed25519.so in {}", dir.display());
+            return None;
+        }
+        let options = [format!("--plugin-dir={}", dir.display())];
+        let server = Self::upstream_with(&[&options[0], "--plugin-load-add=auth_ed25519"]);
+        Some(server)
     }
 
     /// A server to be made a replica, running.

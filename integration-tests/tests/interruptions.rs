@@ -115,7 +115,7 @@ fn an_upstream_that_is_killed_is_attached_to_again() {
     let_pass(&stack.upstream, 40);
     load.assert_running();
     load.finish();
-    stack.assert_equal();
+    stack.assert_equal_after_kill();
 }
 
 #[test]

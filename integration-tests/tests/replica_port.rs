@@ -144,7 +144,7 @@ fn a_stream_by_gtid_opens_as_a_servers_does() {
 #[test]
 fn checksums_are_negotiated_as_a_server_does() {
     let (_upstream, spillway) = recorded();
-    for (checksum, rotate_has_it) in [("CRC32", true), ("NONE", false)] {
+    for (checksum, rotate_has_it) in [("'CRC32'", true), ("'NONE'", false)] {
         let request = Request { checksum, ..Request::everything() };
         let events: Vec<_> = dump(&spillway, &request).map(|event| event.unwrap()).collect();
         assert_eq!(events[0].kind, ROTATE);

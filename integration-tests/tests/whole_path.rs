@@ -37,3 +37,35 @@ fn what_the_upstream_had_before_is_recorded_from_its_first_file() {
     let compared = assert_log_equal(&upstream, &spillway);
     assert!(compared.transactions > 80, "{compared:?}");
 }
+
+/// Compressed events, no checksums, optional metadata, no annotations, another domain: each is recorded as it is.
+#[test]
+fn an_upstream_with_other_binlog_settings_is_recorded_exactly() {
+    let settings: [&[&str]; 3] = [
+        &["--log-bin-compress=1", "--log-bin-compress-min-len=10", "--gtid-domain-id=7"],
+        &["--binlog-checksum=NONE", "--binlog-row-event-max-size=256"],
+        &["--binlog-row-metadata=FULL", "--binlog-annotate-row-events=0"],
+    ];
+    for (seed, options) in (20..).zip(settings) {
+        let upstream = Server::upstream_with(options);
+        let spillway = Spillway::started(&upstream);
+        let plan = Plan { big_rows: false, ..Plan::everything(seed, 2, 25) };
+        load::prepare(upstream.port(), &plan);
+        load::run(upstream.port(), &plan);
+        let compared = assert_log_equal(&upstream, &spillway);
+        assert!(compared.transactions > 50, "{options:?}: {compared:?}");
+    }
+}
+
+#[test]
+fn capture_logs_in_with_ed25519_where_the_server_has_it() {
+    let Some(upstream) = Server::upstream_with_ed25519() else { return };
+    upstream.run(
+        "ALTER USER spillway@'%' IDENTIFIED VIA ed25519 USING PASSWORD('ed-secret');
+         CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (1)",
+    );
+    let mut spillway =
+        Spillway::prepared(&upstream).with("[[source]]", "password", "\"ed-secret\"");
+    spillway.start();
+    assert_log_equal(&upstream, &spillway);
+}

@@ -17,6 +17,8 @@ pub struct BinlogMetrics {
     commits: IntCounter,
     written_bytes: IntCounter,
     files_created: IntCounter,
+    rename_commits: IntCounter,
+    rename_bytes: IntCounter,
     sync_seconds: Histogram,
     size_bytes: IntGauge,
     latched: IntGauge,
@@ -43,6 +45,14 @@ impl BinlogMetrics {
                 "spillway_binlog_files_created_total",
                 "Files of the log created.",
             )?,
+            rename_commits: IntCounter::new(
+                "spillway_binlog_rename_commits_total",
+                "Large transactions recorded by renaming their cache file.",
+            )?,
+            rename_bytes: IntCounter::new(
+                "spillway_binlog_rename_bytes_total",
+                "Bytes of the transactions recorded by a rename.",
+            )?,
             sync_seconds: Histogram::with_opts(sync.buckets(SYNC_SECONDS.to_vec()))?,
             size_bytes: IntGauge::new(
                 "spillway_binlog_size_bytes",
@@ -60,6 +70,8 @@ impl BinlogMetrics {
         registry.register(Box::new(metrics.commits.clone()))?;
         registry.register(Box::new(metrics.written_bytes.clone()))?;
         registry.register(Box::new(metrics.files_created.clone()))?;
+        registry.register(Box::new(metrics.rename_commits.clone()))?;
+        registry.register(Box::new(metrics.rename_bytes.clone()))?;
         registry.register(Box::new(metrics.sync_seconds.clone()))?;
         registry.register(Box::new(metrics.size_bytes.clone()))?;
         registry.register(Box::new(metrics.latched.clone()))?;
@@ -81,6 +93,13 @@ impl BinlogMetrics {
     /// A file was created.
     pub fn file_created(&self) {
         self.files_created.inc();
+    }
+
+    /// A transaction of `bytes` became a file of its own.
+    pub fn renamed(&self, bytes: u64) {
+        self.committed(1, bytes);
+        self.rename_commits.inc();
+        self.rename_bytes.inc_by(bytes);
     }
 
     /// How the log is now.

@@ -19,6 +19,12 @@ pub(crate) fn log_options(config: &Config, metrics: BinlogMetrics) -> LogOptions
         basename: config.binlog.log_bin.clone(),
         max_binlog_size: config.binlog.max_binlog_size,
         checksum: checksum(config),
+        commit_level: config.binlog.flush_log_at_trx_commit,
+        row_event_max_size: bounded(config.binlog.binlog_row_event_max_size),
+        cache_size: bounded(config.binlog.binlog_cache_size),
+        max_cache_size: config.binlog.max_binlog_cache_size,
+        large_commit_threshold: config.binlog.binlog_large_commit_threshold,
+        mmap: config.binlog.binlog_mmap,
         observer: Arc::new(Observer(metrics)),
         ..LogOptions::new(&config.binlog.dir, config.server_id)
     }
@@ -49,15 +55,16 @@ pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOpti
         Ok(secret) => Ok(secret.expose().to_owned()),
         Err(error) => Err(error.to_string()),
     };
-    let row_event_max_size = usize::try_from(config.binlog.binlog_row_event_max_size);
     CaptureOptions {
         server_id: config.server_id,
         credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
         start: capture.start.clone(),
-        // At most 1 GiB, which fits everywhere.
-        row_event_max_size: row_event_max_size.unwrap_or(usize::MAX),
-        max_cache_size: config.binlog.max_binlog_cache_size,
     }
+}
+
+/// A size that its key bounds to 1 GiB, which fits everywhere.
+fn bounded(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 fn checksum(config: &Config) -> ChecksumAlgorithm {
@@ -81,5 +88,9 @@ impl CommitObserver for Observer {
 
     fn file_opened(&self) {
         self.0.file_created();
+    }
+
+    fn renamed(&self, bytes: u64) {
+        self.0.renamed(bytes);
     }
 }

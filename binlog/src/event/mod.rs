@@ -9,7 +9,7 @@ pub mod format_description;
 pub mod gtid;
 pub mod gtid_list;
 pub mod header;
-mod read;
+pub(crate) mod read;
 mod types;
 
 pub use checksum::ChecksumAlgorithm;

@@ -92,6 +92,11 @@ impl FileSystem for FaultyFileSystem {
         OsFileSystem.rename(from, to)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.plan.step()?;
+        OsFileSystem.remove(path)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.plan.step()?;
         OsFileSystem.sync_dir(dir)

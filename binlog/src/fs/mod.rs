@@ -1,5 +1,6 @@
 //! The file system as a trait, so that every call the log makes can be made to fail in a test.
 
+pub mod crash;
 pub mod faulty;
 pub mod os;
 
@@ -49,11 +50,17 @@ pub trait FileSystem: Debug + Send + Sync {
     /// What the system said.
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
 
-    /// Renames within a directory, replacing.
+    /// Renames within a file system, replacing.
     ///
     /// # Errors
     /// What the system said.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What the system said.
+    fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Makes creations and renames in `dir` durable.
     ///

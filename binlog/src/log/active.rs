@@ -2,21 +2,24 @@
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{FileEntry, file_name};
 use crate::event::{EventHeader, EventType, FormatDescription, MAGIC, control, gtid_list};
 use crate::fs::{FileSystem, LogFile};
-use crate::gtid::mariadb::Gtid;
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::gtid_index::IndexWriter;
 
 #[derive(Debug)]
 pub(crate) struct ActiveFile {
     pub(crate) entry: Arc<FileEntry>,
-    pub(crate) file: Box<dyn LogFile>,
+    pub(crate) file: Arc<dyn LogFile>,
     /// Where the next byte goes.
     pub(crate) position: u64,
+    /// Its side file.
+    pub(crate) index: IndexWriter,
 }
 
 /// Where the log is and who writes it.
@@ -28,6 +31,29 @@ pub(crate) struct Place<'a> {
     pub(crate) server_id: u32,
 }
 
+impl Place<'_> {
+    /// The entry of a file whose bytes this process has made.
+    pub(crate) fn entry(
+        &self,
+        number: u64,
+        format: FormatDescription,
+        gtid_list: Vec<Gtid>,
+    ) -> FileEntry {
+        let name = file_name(self.basename, number);
+        FileEntry {
+            number,
+            path: self.dir.join(&name),
+            name,
+            format: Arc::new(format),
+            gtid_list,
+            closed_len: AtomicU64::new(0),
+            verified_to: AtomicU64::new(u64::MAX),
+            known_from: u64::MAX,
+            closed_at: OnceLock::new(),
+        }
+    }
+}
+
 impl ActiveFile {
     /// Creates file `number` with its header events, durable, directory entry included. A file of that name left by a crash is
     /// overwritten: nothing in it was ever published.
@@ -37,30 +63,33 @@ impl ActiveFile {
         format: FormatDescription,
         list: Vec<Gtid>,
     ) -> io::Result<Self> {
-        let name = file_name(place.basename, number);
-        let path = place.dir.join(&name);
-        let file = place.fs.open(&path, true)?;
+        let path = place.dir.join(file_name(place.basename, number));
+        let file: Arc<dyn LogFile> = Arc::from(place.fs.open(&path, true)?);
         let head = head(&format, &list, place.server_id);
         file.write_all_at(&mut [IoSlice::new(&head)], 0)?;
         file.sync_data()?;
         place.fs.sync_dir(place.dir)?;
-        let entry = FileEntry {
-            number,
-            name,
-            path,
-            format: Arc::new(format),
-            gtid_list: list,
-            closed_len: AtomicU64::new(0),
-            verified_to: AtomicU64::new(u64::MAX),
-        };
-        Ok(Self { entry: Arc::new(entry), file, position: head.len() as u64 })
+        let entry = place.entry(number, format, list);
+        Ok(Self::new(Arc::new(entry), file, head.len() as u64))
+    }
+
+    /// A file with nothing in it but header events, so far.
+    pub(crate) fn new(entry: Arc<FileEntry>, file: Arc<dyn LogFile>, position: u64) -> Self {
+        let index = IndexWriter::new(&entry.path);
+        Self { entry, file, position, index }
+    }
+
+    /// Takes back what was appended from `position` on. Where the file cannot be cut, the next attempt writes over it.
+    pub(crate) fn cut_back(&mut self, position: u64) -> io::Result<()> {
+        self.position = position;
+        self.file.set_len(position)
     }
 
     /// Appends `parts`. After an error the file is cut back to what it was; where that fails too, so does everything.
     pub(crate) fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if let Err(error) = self.file.write_all_at(parts, self.position) {
-            self.file.set_len(self.position)?;
+            self.cut_back(self.position)?;
             return Err(error);
         }
         self.position += len as u64;
@@ -87,10 +116,22 @@ impl ActiveFile {
     pub(crate) fn set_closed(&self) {
         self.entry.closed_len.store(self.position, Ordering::Release);
     }
+
+    /// Adds a point to the GTID index where one is due; `state` is that of the file's end.
+    pub(crate) fn index_end(&mut self, fs: &dyn FileSystem, state: &GtidState) {
+        self.index.reach(self.file.as_ref(), self.position, state);
+        self.index.flush(fs, self.file.as_ref());
+    }
+
+    /// Completes the GTID index of a file that is closed.
+    pub(crate) fn finish_index(&mut self, fs: &dyn FileSystem, state: &GtidState) {
+        self.index.finish(self.file.as_ref(), self.position, state);
+        self.index.flush(fs, self.file.as_ref());
+    }
 }
 
 /// Magic, format description and Gtid_list of a file.
-fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
+pub(crate) fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
     let timestamp = now();
     let len = format.to_event(timestamp, server_id, 0).len() + MAGIC.len();
     let mut head = MAGIC.to_vec();

@@ -7,18 +7,20 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::active::ActiveFile;
+use super::active::{ActiveFile, head};
 use super::files::file_name;
-use super::published::{Health, LogEnd};
-use super::queue::Job;
-use super::{Shared, index, verified};
+use super::published::{Health, LogEnd, Progress};
+use super::queue::{Job, Work};
+use super::syncer::Unsynced;
+use super::{CommitLevel, Shared, copy, index, large, verified};
 use crate::event::FormatDescription;
 use crate::fs;
-use crate::gtid::mariadb::GtidState;
-use crate::transaction::{Transaction, seal};
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::transaction::{Events, Spilled, Transaction, seal};
 
-/// How long to wait before a write to a full disk is tried again.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before a write to a full disk is tried again. The crate's tests fill many disks.
+const FULL_DISK_PAUSE: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 /// How often the position known to be durable is noted beside the log.
 const DURABLE_NOTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -29,20 +31,21 @@ pub(crate) struct Committer {
     pub(crate) state: GtidState,
     /// The last start of the source that a file of this log tells (`created`).
     pub(crate) last_created: u32,
-    pub(crate) noted: Instant,
+    /// Numbers of each lane's last jobs that are done.
+    pub(crate) lanes: Vec<u64>,
 }
 
 /// Transactions sealed for the active file but not yet written.
 #[derive(Default)]
 struct Group {
-    transactions: Vec<Transaction>,
+    transactions: Vec<Vec<u8>>,
     bytes: u64,
 }
 
 /// Why nothing more is recorded.
 enum Stop {
     Failed(io::Error),
-    /// Closed while the disk was full.
+    /// Closed while the disk was full, or latched elsewhere.
     Closed,
 }
 
@@ -56,36 +59,47 @@ impl Committer {
     /// Runs until the queue is closed and empty, or a write fails.
     pub(crate) fn run(mut self) {
         let guard = AbortOnPanic;
-        let mut jobs = VecDeque::new();
-        let mut last_ticket = 0;
+        self.tell_header_len();
+        let (mut jobs, mut stopped) = (VecDeque::new(), false);
         while self.shared.queue.take(&mut jobs) {
-            last_ticket += jobs.len() as u64;
-            if let Err(stop) = self.commit(&mut jobs, last_ticket) {
-                self.stop(stop);
-                break;
+            // Behind what was given up nothing may be recorded, even if the disk has room again: it would leave a gap.
+            if !stopped && let Err(stop) = self.commit(&mut jobs) {
+                stopped = true;
+                match stop {
+                    Stop::Failed(error) => self.shared.latch(&error),
+                    Stop::Closed => self.shared.queue.close(),
+                }
             }
+            jobs.clear();
         }
         self.finish();
         std::mem::forget(guard);
     }
 
-    fn commit(&mut self, jobs: &mut VecDeque<Job>, last_ticket: u64) -> Result<(), Stop> {
+    fn commit(&mut self, jobs: &mut VecDeque<Job>) -> Result<(), Stop> {
+        if matches!(self.shared.published.view().health, Health::Latched(_)) {
+            return Err(Stop::Closed);
+        }
         let mut group = Group::default();
-        for job in jobs.drain(..) {
-            match job {
-                Job::Begin { format, state } => self.begin(&format, state)?,
-                Job::Transaction(transaction) => self.add(&mut group, transaction)?,
+        for Job { lane, number, work } in jobs.drain(..) {
+            match work {
+                Work::Begin { format, state } => self.begin(&format, state)?,
+                Work::Transaction(transaction) => self.add(&mut group, transaction)?,
             }
+            self.count(lane, number);
         }
         self.write(&mut group)?;
         self.sync()?;
-        self.publish(Some(last_ticket));
-        if self.is_over_size(0) {
-            let format = self.active()?.entry.format.as_ref().clone();
-            self.rotate(format)?;
+        self.rotate_if_over_size()
+    }
+
+    fn count(&mut self, lane: usize, number: u64) {
+        if self.lanes.len() <= lane {
+            self.lanes.resize(lane + 1, 0);
         }
-        self.note_durable(DURABLE_NOTE_EVERY);
-        Ok(())
+        if let Some(last) = self.lanes.get_mut(lane) {
+            *last = number;
+        }
     }
 
     fn begin(&mut self, format: &FormatDescription, state: GtidState) -> Result<(), Stop> {
@@ -93,24 +107,112 @@ impl Committer {
             return Ok(());
         }
         self.state = state;
-        self.last_created = format.created;
         let format = FormatDescription { checksum: self.shared.options.checksum, ..format.clone() };
         self.open_file(1, &format)
     }
 
-    /// Seals a transaction for the place it will have, in a new file where the active one cannot take it.
-    fn add(&mut self, group: &mut Group, mut transaction: Transaction) -> Result<(), Stop> {
-        if let Some(format) = self.next_format(&transaction, group.bytes)? {
-            self.write(group)?;
-            self.rotate(format)?;
+    /// Takes a transaction into the log, in a new file where the active one cannot take it.
+    fn add(&mut self, group: &mut Group, transaction: Transaction) -> Result<(), Stop> {
+        if transaction.checksum() != self.shared.options.checksum {
+            return Err(Stop::Failed(io::Error::other(
+                "a transaction has another checksum than its log",
+            )));
         }
-        let active = self.active()?;
-        let (position, checksum) = (active.position + group.bytes, active.entry.format.checksum);
-        seal(transaction.events_mut(), position, checksum);
-        self.state.update(transaction.gtid());
-        group.bytes += transaction.size() as u64;
-        group.transactions.push(transaction);
+        let (gtid, time) = (transaction.gtid(), transaction.time());
+        let next = self.next_format(&transaction, group.bytes)?;
+        if self.shared.queue.is_large(&transaction) {
+            self.write(group)?;
+            return self.add_large(next, transaction);
+        }
+        if let Some(format) = next {
+            self.write(group)?;
+            self.rotate(&format)?;
+        }
+        match transaction.into_events() {
+            Events::Memory(events) => self.seal_into(group, events)?,
+            Events::File(spilled) => {
+                self.write(group)?;
+                self.copy(spilled)?;
+            }
+        }
+        self.pass(gtid, time)
+    }
+
+    /// A transaction is in the active file, or will be with the next write.
+    fn pass(&mut self, gtid: Gtid, time: u32) -> Result<(), Stop> {
+        self.state.update(gtid);
+        self.active()?.index.pass(gtid, time);
         Ok(())
+    }
+
+    fn seal_into(&mut self, group: &mut Group, mut events: Vec<u8>) -> Result<(), Stop> {
+        let active = self.active()?;
+        seal(&mut events, active.position + group.bytes, active.entry.format.checksum);
+        group.bytes += events.len() as u64;
+        group.transactions.push(events);
+        Ok(())
+    }
+
+    fn copy(&mut self, mut spilled: Spilled) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.shared);
+        let active = self.active()?;
+        let before = active.position;
+        retry_while_full(&shared, || copy::append(active, &mut spilled))?;
+        shared.options.observer.committed(1, active.position - before);
+        Ok(())
+    }
+
+    fn add_large(
+        &mut self,
+        next: Option<FormatDescription>,
+        transaction: Transaction,
+    ) -> Result<(), Stop> {
+        let (gtid, time) = (transaction.gtid(), transaction.time());
+        let format = match next {
+            Some(format) => format,
+            None => self.following_format()?,
+        };
+        let Events::File(spilled) = transaction.into_events() else { return Err(Stop::Closed) };
+        let list = self.state.list();
+        match large::fill_head(&format, &list, self.shared.options.server_id, &spilled) {
+            Some(head) => self.rename(gtid, format, spilled, &head)?,
+            None => {
+                // More GTIDs were added since its first event than there is room for.
+                self.rotate(&format)?;
+                self.copy(spilled)?;
+                self.state.update(gtid);
+            }
+        }
+        self.active()?.index.pass(gtid, time);
+        self.sync()?;
+        self.rotate_if_over_size()
+    }
+
+    /// The cache file becomes the next log file. Its body is durable already.
+    fn rename(
+        &mut self,
+        gtid: Gtid,
+        format: FormatDescription,
+        mut spilled: Spilled,
+        head: &[u8],
+    ) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.shared);
+        let place = shared.place();
+        let number = self.finish_active()?;
+        // Until now the head was a hole: it needs room on the disk as any other write.
+        retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
+        spilled.file.file.sync_data()?;
+        let entry = place.entry(number, format, self.state.list());
+        retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
+        spilled.file.keep();
+        place.fs.sync_dir(shared.space.dir())?;
+        place.fs.sync_dir(place.dir)?;
+        let file = Arc::clone(&spilled.file.file);
+        shared.options.observer.renamed(spilled.body_len);
+        // Before the file is published: who sees the transaction must find its GTID.
+        let before = self.state.clone();
+        self.state.update(gtid);
+        self.enter(ActiveFile::new(Arc::new(entry), file, spilled.end()), &before)
     }
 
     /// The format description of the file a transaction needs, where the active file is not it.
@@ -130,6 +232,12 @@ impl Committer {
         Ok(Some(FormatDescription { created, checksum, ..wanted.as_ref().clone() }))
     }
 
+    /// That of a file that follows the active one for no reason of the source's.
+    fn following_format(&mut self) -> Result<FormatDescription, Stop> {
+        let format = self.active()?.entry.format.as_ref().clone();
+        Ok(FormatDescription { created: 0, ..format })
+    }
+
     fn is_over_size(&self, pending: u64) -> bool {
         let size = self.active.as_ref().map_or(0, |active| active.position + pending);
         size >= self.shared.options.max_binlog_size
@@ -140,83 +248,135 @@ impl Committer {
         if transactions.is_empty() {
             return Ok(());
         }
-        let mut transactions = transactions;
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
         retry_while_full(&shared, || {
-            let mut parts: Vec<_> =
-                transactions.iter_mut().map(|one| IoSlice::new(one.events_mut())).collect();
+            let mut parts: Vec<_> = transactions.iter().map(|one| IoSlice::new(one)).collect();
             active.append(&mut parts)
         })?;
         shared.options.observer.committed(transactions.len() as u64, bytes);
         Ok(())
     }
 
+    /// Publishes what is written: synced before at level 1, noted for the sync thread at the others.
     fn sync(&mut self) -> Result<(), Stop> {
-        let started = Instant::now();
-        self.active()?.file.sync_data()?;
-        self.shared.options.observer.synced(started.elapsed());
+        if self.shared.options.commit_level == CommitLevel::One {
+            let started = Instant::now();
+            self.active()?.file.sync_data()?;
+            self.shared.options.observer.synced(started.elapsed());
+            self.publish(true);
+            self.index_end();
+            let active = self.active()?;
+            let (number, position) = (active.entry.number, active.position);
+            self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
+            return Ok(());
+        }
+        self.publish(false);
+        self.index_end();
+        let lanes = self.lanes.clone();
+        let active = self.active()?;
+        let (file, position) = (Arc::clone(&active.file), active.position);
+        let file_number = active.entry.number;
+        self.shared.syncer.note(Unsynced { file, lanes, position, file_number });
         Ok(())
     }
 
-    /// Closes the active file with a Rotate event and goes on in the next.
-    fn rotate(&mut self, mut format: FormatDescription) -> Result<(), Stop> {
-        if format.created == self.last_created {
-            format.created = 0;
+    fn rotate_if_over_size(&mut self) -> Result<(), Stop> {
+        if !self.is_over_size(0) {
+            return Ok(());
         }
+        let format = self.following_format()?;
+        self.rotate(&format)
+    }
+
+    /// Closes the active file with a Rotate event and goes on in a new one.
+    fn rotate(&mut self, format: &FormatDescription) -> Result<(), Stop> {
+        let number = self.finish_active()?;
+        self.open_file(number, format)
+    }
+
+    /// Appends Rotate and makes the file durable, at every level; answers the next file's number.
+    fn finish_active(&mut self) -> Result<u64, Stop> {
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
         retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
         active.file.sync_data()?;
-        self.open_file(number, &format)
+        Ok(number)
     }
 
-    /// Creates a file, publishes its beginning, and adds it to the index. A file the index does not know yet is adopted at
-    /// recovery.
     fn open_file(&mut self, number: u64, format: &FormatDescription) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let list = self.state.list();
         let new = retry_while_full(&shared, || {
             ActiveFile::create(&shared.place(), number, format.clone(), list.clone())
         })?;
-        if format.created != 0 {
-            self.last_created = format.created;
+        let before = self.state.clone();
+        self.enter(new, &before)
+    }
+
+    /// Goes on in a new file that is durable: publishes its end, and adds it to the index. A file the index does not know yet is
+    /// adopted at recovery. `before` is the GTID state at the end of the file before.
+    fn enter(&mut self, new: ActiveFile, before: &GtidState) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.shared);
+        if new.entry.format.created != 0 {
+            self.last_created = new.entry.format.created;
         }
+        let (number, position) = (new.entry.number, new.position);
         shared.files.push(Arc::clone(&new.entry));
-        if let Some(old) = self.active.replace(new) {
-            old.set_closed();
+        let old = self.active.replace(new);
+        old.iter().for_each(ActiveFile::set_closed);
+        self.publish(false);
+        self.tell_header_len();
+        let place = shared.place();
+        if number == 1 {
+            // Recovery relies on a hint being there, however old, once there is a second file.
+            retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
         }
-        self.publish(None);
-        retry_while_full(&shared, || index::write(&shared.place(), &shared.files.all()))?;
-        self.note_durable(Duration::ZERO);
+        retry_while_full(&shared, || index::write(&place, &shared.files.all()))?;
+        if let Some(mut old) = old {
+            old.finish_index(shared.options.fs.as_ref(), before);
+        }
+        shared.note_durable(number, position, Duration::ZERO);
         shared.options.observer.file_opened();
         Ok(())
     }
 
-    fn publish(&self, last_ticket: Option<u64>) {
+    /// Transactions that spill keep room for the header events of the file they may become.
+    fn tell_header_len(&self) {
+        if let Some(active) = &self.active {
+            let head = head(&active.entry.format, &self.state.list(), 0);
+            self.shared.space.set_header_len(head.len() as u64);
+        }
+    }
+
+    fn publish(&self, durable: bool) {
         let Some(active) = &self.active else { return };
         let end = LogEnd { file: active.entry.number, position: active.position };
         let state = Arc::new(self.state.clone());
         self.shared.published.update(|view| {
             view.end = end;
             view.state = state;
-            view.health = Health::Running;
-            view.durable = last_ticket.unwrap_or(view.durable);
+            if view.health == Health::DiskFull {
+                view.health = Health::Running;
+            }
+            if view.lanes.len() < self.lanes.len() {
+                view.lanes.resize(self.lanes.len(), Progress::default());
+            }
+            for (progress, number) in view.lanes.iter_mut().zip(&self.lanes) {
+                progress.written = *number;
+                if durable {
+                    progress.durable = *number;
+                }
+            }
         });
     }
 
-    /// Notes what is verified and durable. Only a hint that spares recovery work and doubt: its loss or failure costs nothing.
-    fn note_durable(&mut self, every: Duration) {
-        let Some(active) = &self.active else { return };
-        if self.noted.elapsed() < every {
-            return;
-        }
-        self.noted = Instant::now();
-        let (place, files) = (self.shared.place(), self.shared.files.all());
-        if let Err(error) = verified::write(&place, &files, active.position) {
-            tracing::debug!(%error, "cannot note how far the log is durable");
+    /// After all that is passed is published.
+    fn index_end(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.index_end(self.shared.options.fs.as_ref(), &self.state);
         }
     }
 
@@ -225,18 +385,16 @@ impl Committer {
         self.active.as_mut().ok_or_else(|| Stop::Failed(missing()))
     }
 
-    fn stop(&self, stop: Stop) {
-        self.shared.queue.close();
-        let Stop::Failed(error) = stop else { return };
-        tracing::error!(%error, "a write to the log failed: nothing more is recorded until Spillway is started again");
-        let reason: Arc<str> = error.to_string().into();
-        self.shared.published.update(|view| view.health = Health::Latched(reason));
-    }
-
-    fn finish(&mut self) {
-        if !matches!(self.shared.published.view().health, Health::Latched(_)) {
-            self.note_durable(Duration::ZERO);
-            self.shared.published.update(|view| view.health = Health::Closed);
+    /// All is written. The sync thread makes it durable, then the log is closed.
+    fn finish(&self) {
+        if self.shared.options.commit_level != CommitLevel::One {
+            self.shared.syncer.close();
+            return;
+        }
+        // Not the active file's end: after a failure that was never synced.
+        let end = self.shared.published.end();
+        if end.file != 0 {
+            self.shared.note_durable(end.file, end.position, Duration::ZERO);
         }
     }
 }
@@ -252,7 +410,7 @@ fn retry_while_full<T>(
             Err(error) if fs::is_full(&error) => {
                 if !std::mem::replace(&mut reported, true) {
                     tracing::warn!(%error, dir = %shared.options.dir.display(), "the log's disk is full: waiting for room");
-                    shared.published.update(|view| view.health = Health::DiskFull);
+                    change_health(shared, &Health::Running, Health::DiskFull);
                 }
                 if shared.queue.pause(FULL_DISK_PAUSE) {
                     return Err(Stop::Closed);
@@ -261,12 +419,21 @@ fn retry_while_full<T>(
             other => {
                 if reported {
                     tracing::info!("the log's disk has room again");
-                    shared.published.update(|view| view.health = Health::Running);
+                    change_health(shared, &Health::DiskFull, Health::Running);
                 }
                 return Ok(other?);
             }
         }
     }
+}
+
+/// Another thread may have latched the log meanwhile: that stays.
+fn change_health(shared: &Shared, from: &Health, to: Health) {
+    shared.published.update(|view| {
+        if view.health == *from {
+            view.health = to;
+        }
+    });
 }
 
 struct AbortOnPanic;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::event::FormatDescription;
 use crate::gtid::mariadb::Gtid;
@@ -20,6 +20,10 @@ pub(crate) struct FileEntry {
     pub(crate) closed_len: AtomicU64,
     /// Up to here its checksums were verified, or computed, by this process.
     pub(crate) verified_to: AtomicU64,
+    /// From here on too (`u64::MAX`: no such part). What lies before it was durable and whole when that was noted; readers verify it as they pass.
+    pub(crate) known_from: u64,
+    /// Its time of change once closed, as `binlog.verified` has it.
+    pub(crate) closed_at: OnceLock<String>,
 }
 
 impl FileEntry {

@@ -2,14 +2,19 @@
 
 mod active;
 mod commit;
+mod copy;
 mod files;
 mod index;
+mod large;
 mod published;
 mod queue;
+mod syncer;
 mod verified;
 
 use std::any::Any;
+use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,15 +26,18 @@ pub(crate) use active::{ActiveFile, Place, low};
 pub(crate) use files::{FileEntry, Files};
 pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
-pub(crate) use verified::{Verified, read as read_verified};
+pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};
 use crate::gtid::mariadb::GtidState;
 use crate::recovery::{self, OpenError};
-use crate::transaction::Transaction;
+use crate::transaction::{
+    CacheOptions, CacheSpace, Transaction, TransactionAssembler, TransactionOptions,
+};
 use commit::Committer;
-use queue::{Job, Queue};
+use queue::{Queue, Work};
+use syncer::Syncer;
 
 /// What the commit thread tells as it goes; for metrics. Called on that thread: be quick.
 pub trait CommitObserver: Send + Sync {
@@ -37,8 +45,10 @@ pub trait CommitObserver: Send + Sync {
     fn committed(&self, _transactions: u64, _bytes: u64) {}
     /// A sync of a group of transactions took this long.
     fn synced(&self, _took: Duration) {}
-    /// A file was created.
+    /// A file was added to the log.
     fn file_opened(&self) {}
+    /// A transaction's cache file of so many bytes became a log file.
+    fn renamed(&self, _bytes: u64) {}
 }
 
 /// Observes nothing.
@@ -46,6 +56,17 @@ pub trait CommitObserver: Send + Sync {
 pub struct NoObserver;
 
 impl CommitObserver for NoObserver {}
+
+/// When a commit is written and when it is synced: `flush_log_at_trx_commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitLevel {
+    /// 0: written at once while somebody waits for it, else once a second; synced once a second.
+    Zero,
+    /// 1: written and synced at once, one sync for all that is queued.
+    One,
+    /// 2: written at once, synced once a second.
+    Two,
+}
 
 /// Where a log is and how it is written.
 #[derive(Clone)]
@@ -60,6 +81,16 @@ pub struct LogOptions {
     pub max_binlog_size: u64,
     /// `binlog_checksum`: of new files.
     pub checksum: ChecksumAlgorithm,
+    /// `flush_log_at_trx_commit`.
+    pub commit_level: CommitLevel,
+    /// `binlog_row_event_max_size`: bytes a packed rows event holds at most, unless one row is larger.
+    pub row_event_max_size: usize,
+    /// `binlog_cache_size`: memory of an open transaction, bytes; beyond it the cache is a file.
+    pub cache_size: usize,
+    /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
+    pub max_cache_size: Option<u64>,
+    /// `binlog_large_commit_threshold`: transactions of this many bytes are committed by renaming their cache file.
+    pub large_commit_threshold: u64,
     /// `binlog_mmap`: read files through memory maps; else into buffers.
     pub mmap: bool,
     /// The file system.
@@ -77,6 +108,11 @@ impl LogOptions {
             server_id,
             max_binlog_size: 1 << 30,
             checksum: ChecksumAlgorithm::Crc32,
+            commit_level: CommitLevel::One,
+            row_event_max_size: 64 << 10,
+            cache_size: 1 << 20,
+            max_cache_size: None,
+            large_commit_threshold: 128 << 20,
             mmap: true,
             fs: Arc::new(OsFileSystem),
             observer: Arc::new(NoObserver),
@@ -95,13 +131,54 @@ impl std::fmt::Debug for LogOptions {
 pub(crate) struct Shared {
     pub(crate) options: LogOptions,
     pub(crate) files: Files,
-    pub(crate) published: Arc<Published>,
+    pub(crate) published: Published,
     pub(crate) queue: Queue,
+    pub(crate) syncer: Syncer,
+    pub(crate) space: Arc<CacheSpace>,
+    /// All sources have been heard up to where they were when they were connected to.
+    caught_up: AtomicBool,
+    noted: Mutex<Instant>,
 }
 
 impl Shared {
     pub(crate) fn place(&self) -> Place<'_> {
         place(&self.options)
+    }
+
+    /// A write or sync failed: nothing more is recorded.
+    pub(crate) fn latch(&self, error: &io::Error) {
+        tracing::error!(%error, "a write to the log failed: nothing more is recorded until Spillway is started again");
+        let reason: Arc<str> = error.to_string().into();
+        self.queue.close();
+        self.published.update(|view| {
+            if !matches!(view.health, Health::Latched(_)) {
+                view.health = Health::Latched(reason);
+            }
+        });
+    }
+
+    /// Notes what is verified and durable: the active file's `number`, up to `position`. Only a hint that spares recovery work and
+    /// doubt: its loss or failure costs nothing.
+    pub(crate) fn note_durable(&self, number: u64, position: u64, every: Duration) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.elapsed() < every {
+            return;
+        }
+        *noted = Instant::now();
+        let files = self.files.all();
+        let known =
+            files.iter().filter(|entry| entry.number <= number).cloned().collect::<Vec<_>>();
+        if let Err(error) = verified::write(&self.place(), &known, position) {
+            tracing::debug!(%error, "cannot note how far the log is durable");
+        }
+    }
+
+    fn push(self: &Arc<Self>, lane: usize, work: Work) -> Ticket {
+        let (number, to_prepare) = self.queue.push(lane, work);
+        if let Some(job) = to_prepare {
+            large::prepare(self, job);
+        }
+        Ticket { shared: Arc::clone(self), lane, number }
     }
 }
 
@@ -124,7 +201,7 @@ pub struct Log {
 /// What an open log holds until it is closed.
 #[derive(Debug)]
 struct Running {
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Any + Send + Sync>,
 }
 
@@ -135,43 +212,42 @@ impl Log {
     /// [`OpenError`]: the directory is in use, a file is missing or damaged, or the system said no.
     pub fn open(options: LogOptions) -> Result<Self, OpenError> {
         let recovered = recovery::recover(&options)?;
+        let space = CacheSpace::open(Arc::clone(&options.fs), &options.dir)
+            .map_err(|error| OpenError::Io { path: options.dir.clone(), error })?;
         let end = recovered.active.as_ref().map_or(LogEnd::default(), |active| LogEnd {
             file: active.entry.number,
             position: active.position,
         });
+        let lazy = options.commit_level == CommitLevel::Zero;
         let shared = Arc::new(Shared {
-            options,
             files: Files::new(recovered.files),
-            published: Arc::new(Published::new(end, recovered.state.clone())),
-            queue: Queue::default(),
+            published: Published::new(end, recovered.state.clone()),
+            queue: Queue::new(options.large_commit_threshold, lazy),
+            syncer: Syncer::default(),
+            space,
+            caught_up: AtomicBool::new(false),
+            noted: Mutex::new(Instant::now()),
+            options,
         });
         let committer = Committer {
             shared: Arc::clone(&shared),
             active: recovered.active,
             state: recovered.state,
             last_created: recovered.last_created,
-            noted: Instant::now(),
+            lanes: Vec::new(),
         };
-        let builder = std::thread::Builder::new().name("binlog-commit".into());
-        let thread = builder.spawn(|| committer.run()).map_err(OpenError::Thread)?;
-        let running = Running { thread, _lock: recovered.lock };
+        let mut threads = vec![thread("binlog-commit", || committer.run())?];
+        if shared.options.commit_level != CommitLevel::One {
+            let syncing = Arc::clone(&shared);
+            threads.push(thread("binlog-sync", move || Syncer::run(&syncing))?);
+        }
+        let running = Running { threads, _lock: recovered.lock };
         Ok(Self { shared, running: Mutex::new(Some(running)) })
     }
 
-    /// Opens the first file of an empty log: the source's format description, and the GTID state where recording begins. In a
-    /// log that has a file it changes nothing.
-    pub fn begin(&self, format: Arc<FormatDescription>, state: GtidState) -> Ticket {
-        self.push(Job::Begin { format, state })
-    }
-
-    /// Hands over a transaction; returns at once. Transactions stand in the log in the order of the calls.
-    pub fn submit(&self, transaction: Transaction) -> Ticket {
-        self.push(Job::Transaction(transaction))
-    }
-
-    fn push(&self, job: Job) -> Ticket {
-        let number = self.shared.queue.push(job);
-        Ticket { published: Arc::clone(&self.shared.published), number }
+    /// For one source: its transactions stand in the log in the order it submits them.
+    pub fn submitter(&self) -> Submitter {
+        Submitter { lane: self.shared.queue.add_lane(), shared: Arc::clone(&self.shared) }
     }
 
     /// The end of what readers may see.
@@ -181,7 +257,7 @@ impl Log {
 
     /// Resolves when the end is another than `seen`, or the log is closed.
     pub fn changed(&self, seen: LogEnd) -> Changed {
-        Changed { published: Arc::clone(&self.shared.published), seen }
+        Changed { shared: Arc::clone(&self.shared), seen }
     }
 
     /// The GTID state at [`Log::end`].
@@ -194,9 +270,25 @@ impl Log {
         self.shared.published.view().health
     }
 
+    /// Whether the log has, since it was opened, everything its sources had. Before that a replica may be ahead of it and no more
+    /// than early: after a crash at level 2 or 0 the log has to fetch again what it had served.
+    pub fn is_caught_up(&self) -> bool {
+        self.shared.caught_up.load(Ordering::Acquire)
+    }
+
+    /// All sources have been heard up to where they were, or there are none.
+    pub fn set_caught_up(&self) {
+        self.shared.caught_up.store(true, Ordering::Release);
+    }
+
     /// What files of this log carry after their events.
     pub fn checksum(&self) -> ChecksumAlgorithm {
         self.shared.options.checksum
+    }
+
+    /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
+    pub fn max_cache_size(&self) -> Option<u64> {
+        self.shared.options.max_cache_size
     }
 
     /// Format description of the newest file; `None` before the first.
@@ -222,9 +314,58 @@ impl Log {
     pub fn close(&self) {
         self.shared.queue.close();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic on that thread has ended the process.
-        running.map(|running| running.thread.join());
+        let Some(running) = running else { return };
+        for thread in running.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log failed");
+            }
+        }
+        self.shared.published.update(|view| {
+            if !matches!(view.health, Health::Latched(_)) {
+                view.health = Health::Closed;
+            }
+        });
     }
+}
+
+/// Hands the transactions of one source to the log.
+#[derive(Debug)]
+pub struct Submitter {
+    shared: Arc<Shared>,
+    lane: usize,
+}
+
+impl Submitter {
+    /// Opens the first file of an empty log: the source's format description, and the GTID state where recording begins. In a
+    /// log that has a file it changes nothing.
+    pub fn begin(&self, format: Arc<FormatDescription>, state: GtidState) -> Ticket {
+        self.shared.push(self.lane, Work::Begin { format, state })
+    }
+
+    /// Hands over a transaction; returns at once.
+    pub fn submit(&self, transaction: Transaction) -> Ticket {
+        self.shared.push(self.lane, Work::Transaction(transaction))
+    }
+
+    /// Puts transactions together from events that were written under `format`, as this log keeps them.
+    pub fn assembler(&self, format: Arc<FormatDescription>) -> TransactionAssembler {
+        let options = &self.shared.options;
+        let cache = CacheOptions {
+            memory: options.cache_size,
+            checksum: options.checksum,
+            space: Arc::clone(&self.shared.space),
+        };
+        let options = TransactionOptions {
+            row_event_max_size: options.row_event_max_size,
+            max_cache_size: options.max_cache_size,
+            cache,
+        };
+        TransactionAssembler::new(options, format)
+    }
+}
+
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(OpenError::Thread)
 }
 
 impl Drop for Log {
@@ -238,5 +379,7 @@ fn info(entry: &FileEntry, end: LogEnd) -> FileInfo {
     FileInfo { number: entry.number, name: entry.name.clone(), size }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::Shared;
 use crate::gtid::mariadb::GtidState;
 
 /// Where the readable part of the log ends. Before the log's first file it is the default: file 0, position 0.
@@ -33,10 +34,17 @@ pub enum Health {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) end: LogEnd,
-    /// Tickets up to this number are on disk.
-    pub(crate) durable: u64,
+    /// How far each lane is.
+    pub(crate) lanes: Vec<Progress>,
     pub(crate) state: Arc<GtidState>,
     pub(crate) health: Health,
+}
+
+/// How far a lane is: numbers of its last jobs that are written, and on disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) written: u64,
+    pub(crate) durable: u64,
 }
 
 #[derive(Debug)]
@@ -53,7 +61,8 @@ struct Inner {
 
 impl Published {
     pub(crate) fn new(end: LogEnd, state: GtidState) -> Self {
-        let view = View { end, durable: 0, state: Arc::new(state), health: Health::Running };
+        let (lanes, state) = (Vec::new(), Arc::new(state));
+        let view = View { end, lanes, state, health: Health::Running };
         Self { inner: Mutex::new(Inner { view, wakers: Vec::new() }), changed: Condvar::new() }
     }
 
@@ -109,10 +118,10 @@ impl Published {
     }
 }
 
-/// Resolves when the log's end is another than the one seen, or the log is closed or latched. See `Log::changed`.
+/// Resolves when the log's end is another than the one seen, or the log is closed. See `Log::changed`.
 #[derive(Debug)]
 pub struct Changed {
-    pub(crate) published: Arc<Published>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) seen: LogEnd,
 }
 
@@ -121,10 +130,14 @@ impl Future for Changed {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LogEnd> {
         let seen = self.seen;
-        self.published.poll(cx, |view| {
+        let polled = self.shared.published.poll(cx, |view| {
             let over = matches!(view.health, Health::Closed);
             (view.end != seen || over).then_some(view.end)
-        })
+        });
+        if polled.is_pending() {
+            self.shared.queue.press();
+        }
+        polled
     }
 }
 
@@ -141,37 +154,70 @@ pub enum SubmitError {
     Closed,
 }
 
-/// Tells when a submitted transaction is in the log. A source's order is kept, so a ticket answers for all before it.
+/// Tells when a submitted transaction is in the log. A source's order is kept, so a ticket answers for all of the source before it.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    pub(crate) published: Arc<Published>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: usize,
     pub(crate) number: u64,
 }
 
 impl Ticket {
+    /// Resolves when the transaction is written: readers see it, a kill of the process does not lose it.
+    ///
+    /// # Errors
+    /// [`SubmitError`] where it never will be.
+    pub async fn written(&self) -> Result<(), SubmitError> {
+        self.resolve(|progress| progress.written).await
+    }
+
+    /// Resolves when the transaction is on disk. Where nothing else would sync it at once, this does.
+    ///
+    /// # Errors
+    /// [`SubmitError`] where it never will be.
+    pub async fn durable(&self) -> Result<(), SubmitError> {
+        self.want_sync();
+        self.resolve(|progress| progress.durable).await
+    }
+
     /// Blocks until the transaction is on disk.
     ///
     /// # Errors
     /// [`SubmitError`] where it never will be.
     pub fn wait_durable(&self) -> Result<(), SubmitError> {
-        self.published.wait(|view| self.answer(view))
+        self.want_sync();
+        self.shared.published.wait(|view| self.answer(view, |progress| progress.durable))
     }
 
-    /// The same for a task.
-    ///
-    /// # Errors
-    /// [`SubmitError`] where it never will be.
-    pub async fn durable(&self) -> Result<(), SubmitError> {
-        std::future::poll_fn(|cx| self.published.poll(cx, |view| self.answer(view))).await
+    /// Whether the transaction is written now.
+    pub fn is_written(&self) -> bool {
+        self.progress(&self.shared.published.lock().view).written >= self.number
     }
 
     /// Whether the transaction is on disk now.
     pub fn is_durable(&self) -> bool {
-        self.published.lock().view.durable >= self.number
+        self.progress(&self.shared.published.lock().view).durable >= self.number
     }
 
-    fn answer(&self, view: &View) -> Option<Result<(), SubmitError>> {
-        if view.durable >= self.number {
+    async fn resolve(&self, reached: fn(Progress) -> u64) -> Result<(), SubmitError> {
+        self.shared.queue.press();
+        let poll = |cx: &mut Context<'_>| {
+            self.shared.published.poll(cx, |view| self.answer(view, reached))
+        };
+        std::future::poll_fn(poll).await
+    }
+
+    fn want_sync(&self) {
+        self.shared.queue.press();
+        self.shared.syncer.want(self.lane, self.number);
+    }
+
+    fn progress(&self, view: &View) -> Progress {
+        view.lanes.get(self.lane).copied().unwrap_or_default()
+    }
+
+    fn answer(&self, view: &View, reached: fn(Progress) -> u64) -> Option<Result<(), SubmitError>> {
+        if reached(self.progress(view)) >= self.number {
             return Some(Ok(()));
         }
         match &view.health {

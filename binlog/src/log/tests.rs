@@ -8,8 +8,9 @@ use crate::event::EventType;
 use crate::fs::faulty::{Fault, FaultyFileSystem};
 use crate::gtid::mariadb::Gtid;
 use crate::reader::{AttachError, FileScan, ReadError, Run, ScanErrorKind};
-use crate::testing::{self, Sample, format, sequences, transaction, transaction_of};
-use crate::transaction::TransactionOptions;
+use crate::testing::{
+    self, Sample, format, sequences, transaction, transaction_of, transaction_with,
+};
 
 fn open(sample: &Sample) -> Log {
     Log::open(sample.options()).unwrap()
@@ -59,6 +60,7 @@ fn both_ways_of_reading_see_the_same() {
 fn a_waiting_reader_sees_every_transaction_over_rotations() {
     let sample = Sample::new();
     let log = Arc::new(open(&sample));
+    let source = log.submitter();
     sample.record(&log, 1..=1);
     let reader = {
         let log = Arc::clone(&log);
@@ -81,7 +83,8 @@ fn a_waiting_reader_sees_every_transaction_over_rotations() {
             }
         })
     };
-    let tickets: Vec<_> = (2..=300).map(|sequence| log.submit(transaction(sequence))).collect();
+    let tickets: Vec<_> =
+        (2..=300).map(|sequence| source.submit(transaction(&source, sequence))).collect();
     tickets.last().unwrap().wait_durable().unwrap();
     assert!(tickets.iter().all(Ticket::is_durable));
     reader.join().unwrap();
@@ -91,9 +94,13 @@ fn a_waiting_reader_sees_every_transaction_over_rotations() {
 fn the_gtid_state_is_that_of_the_end_and_of_any_position() {
     let sample = Sample::new();
     let log = open(&sample);
+    let source = log.submitter();
     sample.record(&log, 1..=3);
     for text in ["0-2-4", "7-1-1", "0-1-5"] {
-        log.submit(transaction_of(gtid(text), Arc::new(format()))).wait_durable().unwrap();
+        source
+            .submit(transaction_of(&source, gtid(text), Arc::new(format())))
+            .wait_durable()
+            .unwrap();
     }
     let print = |state: &GtidState| crate::gtid::mariadb::print_list(&state.list());
     assert_eq!(print(&log.gtid_state()), "0-2-4,0-1-5,7-1-1");
@@ -127,8 +134,9 @@ fn a_replica_attaches_to_the_newest_file_that_misses_nothing() {
 fn a_state_older_than_the_first_file_is_purged() {
     let sample = Sample::new();
     let log = open(&sample);
+    let source = log.submitter();
     let state = GtidState::from_list(&[gtid("0-1-100"), gtid("3-1-7")]);
-    log.begin(Arc::new(format()), state).wait_durable().unwrap();
+    source.begin(Arc::new(format()), state).wait_durable().unwrap();
     assert_eq!(log.find_attach(&[]), Err(AttachError::Purged));
     assert_eq!(log.find_attach(&[gtid("0-1-99"), gtid("3-1-7")]), Err(AttachError::Purged));
     assert_eq!(log.find_attach(&[gtid("0-1-100")]), Err(AttachError::Purged));
@@ -139,10 +147,11 @@ fn a_state_older_than_the_first_file_is_purged() {
 fn another_server_version_or_a_restart_of_the_source_starts_a_new_file() {
     let sample = Sample::new();
     let log = open(&sample);
+    let source = log.submitter();
     sample.record(&log, 1..=1);
     let submit = |sequence, format: &Arc<FormatDescription>| {
         let gtid = gtid(&format!("0-1-{sequence}"));
-        log.submit(transaction_of(gtid, Arc::clone(format))).wait_durable().unwrap();
+        source.submit(transaction_of(&source, gtid, Arc::clone(format))).wait_durable().unwrap();
     };
     let upgraded = FormatDescription { server_version: "11.8.9-MariaDB".into(), ..format() };
     let restarted = FormatDescription { created: 77, ..upgraded.clone() };
@@ -167,10 +176,10 @@ fn another_checksum_setting_starts_a_new_file() {
     sample.record(&open(&sample), 1..=2);
     let checksum = ChecksumAlgorithm::None;
     let log = Log::open(LogOptions { checksum, ..sample.options() }).unwrap();
-    let options = TransactionOptions { checksum, ..testing::transaction_options() };
+    let source = log.submitter();
     for sequence in 3..=4 {
         let gtid = gtid(&format!("0-1-{sequence}"));
-        log.submit(testing::assemble(gtid, Arc::new(format()), options)).wait_durable().unwrap();
+        source.submit(transaction_of(&source, gtid, Arc::new(format()))).wait_durable().unwrap();
     }
     assert_eq!(sequences(&log), [1, 2, 3, 4]);
     assert_eq!(log.files().len(), 2);
@@ -196,19 +205,16 @@ fn damage_is_never_read_past() {
     sample.record(&open(&sample), 1..=40);
     let log = open(&sample);
     // Damaged behind the log's back, with the time of change put back: only the checksum can tell.
-    log.shared.files.get(1).unwrap().verified_to.store(0, std::sync::atomic::Ordering::SeqCst);
+    log.shared.files.get(1).unwrap().verified_to.store(0, Ordering::SeqCst);
     let path = &sample.files()[0];
     let at = usize::try_from(sample.ends()[2]).unwrap();
     let mut bytes = fs::read(path).unwrap();
     bytes[at + 60] ^= 1;
     fs::write(path, bytes).unwrap();
     let mut cursor = log.cursor(1, 4).unwrap();
-    let fault = loop {
-        match cursor.next_run(1) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let Run::Events(sound) = cursor.next_run(1 << 20).unwrap() else { panic!() };
+    assert_eq!(sound.bytes.len(), at + 42 - 4, "what is sound before it is read");
+    let fault = cursor.next_run(1 << 20).unwrap_err();
     let ReadError::Damaged { file, position, .. } = fault else { panic!("{fault}") };
     assert_eq!((file.as_str(), position), ("binlog.000001", at as u64 + 42));
     let mut scan = FileScan::open(&OsFileSystem, path).unwrap();
@@ -227,10 +233,11 @@ fn a_full_disk_pauses_and_then_nothing_is_missing() {
         let sample = Sample::new();
         let fs = Arc::new(FaultyFileSystem::new(Fault::Full { times: 1 }, at));
         let log = Log::open(LogOptions { fs: fs.clone(), ..sample.options() }).unwrap();
+        let source = log.submitter();
         let full_at_sync = {
-            log.begin(Arc::new(format()), GtidState::default());
+            source.begin(Arc::new(format()), GtidState::default());
             let tickets: Vec<_> =
-                (1..=5).map(|n| log.submit(transaction(n)).wait_durable()).collect();
+                (1..=5).map(|n| source.submit(transaction(&source, n)).wait_durable()).collect();
             tickets.iter().any(Result::is_err)
         };
         if full_at_sync {
@@ -250,9 +257,11 @@ fn a_broken_disk_latches_and_what_was_acknowledged_is_there() {
         let sample = Sample::new();
         let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, at));
         let log = Log::open(LogOptions { fs: fs.clone(), ..sample.options() }).unwrap();
-        log.begin(Arc::new(format()), GtidState::default());
-        let results: Vec<_> =
-            (1..=15).map(|sequence| log.submit(transaction(sequence)).wait_durable()).collect();
+        let source = log.submitter();
+        source.begin(Arc::new(format()), GtidState::default());
+        let results: Vec<_> = (1..=15)
+            .map(|sequence| source.submit(transaction(&source, sequence)).wait_durable())
+            .collect();
         let acknowledged = results.iter().take_while(|result| result.is_ok()).count() as u64;
         assert!(results.iter().skip_while(|result| result.is_ok()).all(Result::is_err));
         assert_eq!(matches!(log.health(), Health::Latched(_)), acknowledged < 15, "operation {at}");
@@ -273,11 +282,13 @@ fn a_broken_disk_latches_and_what_was_acknowledged_is_there() {
 fn a_closed_log_takes_nothing_more() {
     let sample = Sample::new();
     let log = open(&sample);
+    let source = log.submitter();
     sample.record(&log, 1..=2);
-    let queued: Vec<_> = (3..=50).map(|sequence| log.submit(transaction(sequence))).collect();
+    let queued: Vec<_> =
+        (3..=50).map(|sequence| source.submit(transaction(&source, sequence))).collect();
     log.close();
     assert!(queued.iter().all(Ticket::is_durable));
-    assert_eq!(log.submit(transaction(51)).wait_durable(), Err(SubmitError::Closed));
+    assert_eq!(source.submit(transaction(&source, 51)).wait_durable(), Err(SubmitError::Closed));
     assert_eq!(sequences(&open_again(&sample, log)), (1..=50).collect::<Vec<_>>());
 }
 
@@ -290,5 +301,255 @@ fn open_again(sample: &Sample, log: Log) -> Log {
 fn a_transaction_before_the_log_is_begun_is_an_error() {
     let sample = Sample::new();
     let log = open(&sample);
-    assert!(matches!(log.submit(transaction(1)).wait_durable(), Err(SubmitError::Latched(_))));
+    let source = log.submitter();
+    assert!(matches!(
+        source.submit(transaction(&source, 1)).wait_durable(),
+        Err(SubmitError::Latched(_))
+    ));
+}
+
+/// Options under which transactions of over 2 KiB spill and those of over 16 KiB are renamed.
+fn small_limits(sample: &Sample) -> LogOptions {
+    LogOptions {
+        max_binlog_size: 1 << 20,
+        cache_size: 2048,
+        large_commit_threshold: 16 << 10,
+        ..sample.options()
+    }
+}
+
+fn of_size(source: &Submitter, text: &str, notes: &[usize]) -> Transaction {
+    transaction_with(source, gtid(text), Arc::new(format()), notes)
+}
+
+/// Every event of a file, with position and bytes as they stand there.
+fn events_of(path: &std::path::Path) -> Vec<(u64, EventType, u64)> {
+    let mut scan = FileScan::open(&OsFileSystem, path).unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = scan.next_event().unwrap() {
+        let end = event.position + event.raw.len() as u64;
+        assert_eq!(u64::from(event.header.end_position), end, "every event says where it ends");
+        events.push((event.position, event.header.event_type, end));
+    }
+    events
+}
+
+fn caches(sample: &Sample) -> usize {
+    fs::read_dir(sample.dir().join("#binlog_cache_files")).unwrap().count()
+}
+
+#[test]
+fn a_large_transaction_becomes_the_next_file_with_its_gtid_event_padded() {
+    let sample = Sample::new();
+    let log = Log::open(small_limits(&sample)).unwrap();
+    sample.record(&log, 1..=2);
+    let source = log.submitter();
+    for (sequence, notes) in [(3, vec![1000; 40]), (4, vec![300_000]), (5, vec![5, 60_000, 5])] {
+        let large = of_size(&source, &format!("0-1-{sequence}"), &notes);
+        source.submit(large).wait_durable().unwrap();
+    }
+    source.submit(transaction(&source, 6)).wait_durable().unwrap();
+    assert_eq!(log.files().len(), 4);
+    assert_eq!(caches(&sample), 0);
+    for path in &sample.files()[1..] {
+        let events = events_of(path);
+        let types: Vec<_> = events[..3].iter().map(|event| event.1).collect();
+        assert_eq!(types, [EventType::FORMAT_DESCRIPTION, EventType::GTID_LIST, EventType::GTID]);
+        let (_, _, gtid_end) = events[2];
+        assert_eq!(gtid_end % 4096, 0, "the body begins at a page");
+    }
+    assert_eq!(sequences(&log), [1, 2, 3, 4, 5, 6]);
+    log.close();
+    let again = Log::open(small_limits(&sample)).unwrap();
+    assert_eq!(sequences(&again), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(again.gtid_state().latest(0), Some(gtid("0-1-6")));
+}
+
+#[test]
+fn a_spilled_transaction_below_the_threshold_is_copied_with_valid_positions() {
+    let sample = Sample::new();
+    let log = Log::open(LogOptions { large_commit_threshold: 8 << 20, ..small_limits(&sample) });
+    let log = log.unwrap();
+    sample.record(&log, 1..=1);
+    let source = log.submitter();
+    for (sequence, notes) in [(2, vec![500; 100]), (3, vec![10, 3 << 20, 10]), (4, vec![2100])] {
+        let spilled = of_size(&source, &format!("0-1-{sequence}"), &notes);
+        assert!(spilled.spilled().is_some());
+        source.submit(spilled);
+    }
+    source.submit(transaction(&source, 5)).wait_durable().unwrap();
+    assert_eq!(sequences(&log), [1, 2, 3, 4, 5]);
+    assert_eq!(caches(&sample), 0);
+    log.close();
+    sample.files().iter().for_each(|path| drop(events_of(path)));
+}
+
+#[test]
+fn a_renamed_file_has_the_same_events_as_a_copied_one() {
+    let body = |threshold| {
+        let sample = Sample::new();
+        let options = LogOptions { large_commit_threshold: threshold, ..small_limits(&sample) };
+        let log = Log::open(options).unwrap();
+        sample.record(&log, 1..=1);
+        let source = log.submitter();
+        source.submit(of_size(&source, "0-1-2", &[700; 90])).wait_durable().unwrap();
+        log.close();
+        let bytes = fs::read(sample.files().last().unwrap()).unwrap();
+        let gtid = gtid("0-1-2");
+        let mut found = Vec::new();
+        for (start, event_type, end) in events_of(sample.files().last().unwrap()) {
+            let event = &bytes[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()];
+            if event_type == EventType::ANNOTATE_ROWS {
+                found.push((event[..9].to_vec(), event[17..event.len() - 4].to_vec()));
+            }
+        }
+        assert!(log.gtid_state().latest(0) == Some(gtid));
+        found.split_off(found.len() - 90)
+    };
+    assert_eq!(body(16 << 10), body(1 << 30));
+}
+
+#[test]
+fn a_head_that_has_outgrown_its_room_is_copied() {
+    let sample = Sample::new();
+    let log = Log::open(LogOptions { max_binlog_size: 1 << 30, ..small_limits(&sample) }).unwrap();
+    sample.record(&log, 1..=1);
+    let (large, others) = (log.submitter(), log.submitter());
+    let waiting = of_size(&large, "0-1-2", &[1000; 40]);
+    for domain in 1..=5000 {
+        others.submit(of_size(&others, &format!("{domain}-1-1"), &[1]));
+    }
+    others.submit(of_size(&others, "0-1-1", &[1])).wait_durable().unwrap();
+    large.submit(waiting).wait_durable().unwrap();
+    assert_eq!(log.gtid_state().latest(0), Some(gtid("0-1-2")));
+    log.close();
+    sample.files().iter().for_each(|path| drop(events_of(path)));
+    let again = open(&sample);
+    assert_eq!(again.gtid_state().list().len(), 5001);
+}
+
+#[test]
+fn sources_keep_their_order_around_large_transactions() {
+    let sample = Sample::new();
+    let log = Arc::new(Log::open(small_limits(&sample)).unwrap());
+    sample.record(&log, 1..=1);
+    let sources: Vec<_> = (1..=4_u32)
+        .map(|domain| {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                let source = log.submitter();
+                let mut last = None;
+                for sequence in 1..=60_u64 {
+                    let notes = if sequence % 7 == 0 { vec![900; 30] } else { vec![20] };
+                    let one = of_size(&source, &format!("{domain}-1-{sequence}"), &notes);
+                    last = Some(source.submit(one));
+                }
+                last.unwrap().wait_durable().unwrap();
+            })
+        })
+        .collect();
+    sources.into_iter().for_each(|source| source.join().unwrap());
+    let mut seen = std::collections::HashMap::new();
+    let mut cursor = log.cursor(1, 4).unwrap();
+    loop {
+        match cursor.next_run(10_000).unwrap() {
+            Run::CaughtUp => break,
+            Run::NextFile => {}
+            Run::Events(run) => {
+                for (_, header, event) in run.events() {
+                    if header.event_type == EventType::GTID {
+                        let found = crate::event::gtid::GtidEvent::parse(event).unwrap().gtid;
+                        let before = seen.insert(found.domain, found.sequence).unwrap_or(0);
+                        assert_eq!(found.sequence, before + 1, "domain {}", found.domain);
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(seen.len(), 5);
+    assert_eq!(caches(&sample), 0);
+}
+
+#[test]
+fn levels_two_and_zero_show_writes_before_they_are_synced_and_sync_for_whoever_waits() {
+    for level in [CommitLevel::Two, CommitLevel::Zero] {
+        let sample = Sample::new();
+        let options = LogOptions { commit_level: level, ..small_limits(&sample) };
+        let log = Log::open(options).unwrap();
+        sample.record(&log, 1..=30);
+        let source = log.submitter();
+        source.submit(of_size(&source, "0-1-31", &[1000; 40])).wait_durable().unwrap();
+        let ticket = source.submit(transaction(&source, 32));
+        while !ticket.is_written() {
+            log.shared.queue.press();
+            std::thread::yield_now();
+        }
+        assert_eq!(sequences(&log), (1..=32).collect::<Vec<_>>(), "{level:?}");
+        log.close();
+        assert!(ticket.is_durable(), "closing syncs");
+        assert_eq!(sequences(&open(&sample)), (1..=32).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_disk_that_breaks_anywhere_in_a_rename_loses_nothing_acknowledged() {
+    for level in [CommitLevel::One, CommitLevel::Two] {
+        for at in 0..60 {
+            let sample = Sample::new();
+            let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, at));
+            let options = LogOptions { fs, commit_level: level, ..small_limits(&sample) };
+            let Ok(log) = Log::open(options) else { continue };
+            let source = log.submitter();
+            source.begin(Arc::new(format()), GtidState::default());
+            let mut acknowledged = 0;
+            for sequence in 1..=6 {
+                let notes = if sequence % 2 == 0 { vec![1000; 20] } else { vec![10] };
+                let Some(one) = try_of_size(&source, sequence, &notes) else { break };
+                if source.submit(one).wait_durable().is_err() {
+                    break;
+                }
+                acknowledged = sequence;
+            }
+            log.close();
+            let again = Log::open(small_limits(&sample)).unwrap();
+            if again.files().is_empty() {
+                assert_eq!(acknowledged, 0);
+                continue;
+            }
+            let found = sequences(&again);
+            assert!(found.len() as u64 >= acknowledged, "{level:?} {at}: {found:?} {acknowledged}");
+            assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+            assert_eq!(caches(&sample), 0);
+        }
+    }
+}
+
+/// A transaction, unless the disk is broken.
+fn try_of_size(source: &Submitter, sequence: u64, notes: &[usize]) -> Option<Transaction> {
+    let gtid = Gtid { domain: 0, server: 1, sequence };
+    testing::try_transaction(source, gtid, Arc::new(format()), notes)
+}
+
+#[test]
+fn closing_after_a_failed_sync_does_not_tell_unsynced_bytes_durable() {
+    let mut latched = 0;
+    for failing in 0..4 {
+        let disk = crate::fs::crash::CrashFileSystem::new();
+        let options = || LogOptions { fs: Arc::new(disk.clone()), ..LogOptions::new("/log", 1) };
+        let log = Log::open(options()).unwrap();
+        let source = log.submitter();
+        source.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+        // One operation fails, a sync among them; everything else works.
+        disk.fail_at(Fault::Full { times: 1 }, disk.operations() + failing);
+        let ticket = source.submit(transaction(&source, 1));
+        let _ = ticket.wait_durable();
+        log.close();
+        let hint = disk.get(std::path::Path::new("/log/binlog.verified")).unwrap();
+        let hint = String::from_utf8(hint).unwrap();
+        let noted: u64 = hint.split_whitespace().nth(2).unwrap().parse().unwrap();
+        assert!(noted <= log.end().position, "{hint}");
+        assert_eq!(matches!(log.health(), Health::Latched(_)), !ticket.is_durable());
+        latched += u32::from(!ticket.is_durable());
+    }
+    assert!(latched > 0, "no sync was hit");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{ReadError, Run};
+use super::{ReadError, Run, Sought};
 use crate::event::EventType;
 use crate::event::gtid::GtidEvent;
 use crate::gtid::mariadb::{Gtid, GtidState};
@@ -55,8 +55,7 @@ impl Log {
         const STEP: usize = 1 << 20;
         drop(self.cursor(file, position)?);
         let entry = self.shared.files.get(file).ok_or(ReadError::NoSuchFile)?;
-        let mut state = GtidState::from_list(&entry.gtid_list);
-        let mut cursor = self.cursor(file, 4)?;
+        let Sought { mut cursor, mut state } = self.seek_before(file, position)?;
         while cursor.position() < position && cursor.file() == file {
             let Run::Events(run) = cursor.next_run(STEP)? else { break };
             for (at, header, event) in run.events() {

@@ -94,8 +94,8 @@ impl<'a> EventRun<'a> {
 pub struct Cursor {
     shared: Arc<Shared>,
     entry: Arc<FileEntry>,
-    view: View,
-    position: u64,
+    pub(super) view: View,
+    pub(super) position: u64,
 }
 
 impl Log {
@@ -104,18 +104,17 @@ impl Log {
     /// # Errors
     /// [`ReadError`].
     pub fn cursor(&self, file: u64, position: u64) -> Result<Cursor, ReadError> {
-        let entry = self.shared.files.get(file).ok_or(ReadError::NoSuchFile)?;
-        let mut cursor = Cursor::open(Arc::clone(&self.shared), entry)?;
+        let mut cursor = self.seek_before(file, position)?.cursor;
         cursor.seek(position)?;
         Ok(cursor)
     }
 }
 
 impl Cursor {
-    fn open(shared: Arc<Shared>, entry: Arc<FileEntry>) -> Result<Self, ReadError> {
+    pub(super) fn open(shared: Arc<Shared>, entry: Arc<FileEntry>) -> Result<Self, ReadError> {
         let file = shared.options.fs.open_read(&entry.path);
         let file = file.map_err(|error| ReadError::Io { file: entry.name.clone(), error })?;
-        let view = View::new(file, shared.options.mmap);
+        let view = View::new(Arc::from(file), shared.options.mmap);
         Ok(Self { shared, entry, view, position: MAGIC.len() as u64 })
     }
 
@@ -167,6 +166,11 @@ impl Cursor {
         Ok(Run::NextFile)
     }
 
+    /// The readable end of its file now.
+    pub(super) fn limit(&self) -> Result<u64, ReadError> {
+        self.readable_end(self.shared.published.end())
+    }
+
     fn readable_end(&self, end: LogEnd) -> Result<u64, ReadError> {
         if end.file == self.entry.number {
             return Ok(end.position);
@@ -192,7 +196,13 @@ impl Cursor {
     fn run_end(&mut self, limit: u64, max_bytes: u64) -> Result<u64, ReadError> {
         let start = self.position;
         let verified_to = self.entry.verified_to.load(Ordering::Acquire);
-        let walk = Walk { limit, max_bytes, verified_to, checksum: self.entry.format.checksum };
+        let walk = Walk {
+            limit,
+            max_bytes,
+            verified_to,
+            known_from: self.entry.known_from,
+            checksum: self.entry.format.checksum,
+        };
         let mut window = limit;
         if self.view.is_buffered() {
             let wanted = start.saturating_add(max_bytes.max(EventHeader::LEN as u64));
@@ -207,6 +217,8 @@ impl Cursor {
             match walk.run(start, bytes) {
                 Ok(Walked::To(end)) => {
                     if start <= verified_to && end > verified_to {
+                        // At the known part all is verified.
+                        let end = if end >= entry.known_from { u64::MAX } else { end };
                         entry.verified_to.fetch_max(end, Ordering::AcqRel);
                     }
                     return Ok(end);
@@ -220,7 +232,7 @@ impl Cursor {
     }
 
     /// Moves to a position of the file where an event starts.
-    fn seek(&mut self, position: u64) -> Result<(), ReadError> {
+    pub(super) fn seek(&mut self, position: u64) -> Result<(), ReadError> {
         const STEP: usize = 1 << 20;
         let end = self.readable_end(self.shared.published.end())?;
         let file = || self.entry.name.clone();
@@ -246,6 +258,7 @@ struct Walk {
     limit: u64,
     max_bytes: u64,
     verified_to: u64,
+    known_from: u64,
     checksum: ChecksumAlgorithm,
 }
 
@@ -257,8 +270,15 @@ enum Walked {
 }
 
 impl Walk {
-    /// Walks `bytes`, which start at `start`. The error is a position and what is wrong there.
+    /// Walks `bytes`, which start at `start`. The error is a position and what is wrong there; what is sound before it comes first.
     fn run(&self, start: u64, bytes: &[u8]) -> Result<Walked, (u64, EventError)> {
+        match self.walk(start, bytes) {
+            Err((position, _)) if position > start => Ok(Walked::To(position)),
+            other => other,
+        }
+    }
+
+    fn walk(&self, start: u64, bytes: &[u8]) -> Result<Walked, (u64, EventError)> {
         let available = start + bytes.len() as u64;
         let (mut position, mut rest) = (start, bytes);
         while position < self.limit && (position == start || position - start < self.max_bytes) {
@@ -273,7 +293,7 @@ impl Walk {
                     Walked::To(position)
                 });
             };
-            if end > self.verified_to {
+            if end > self.verified_to && position < self.known_from {
                 self.checksum.verify(event).map_err(|fault| (position, fault))?;
             }
             (position, rest) = (end, others);

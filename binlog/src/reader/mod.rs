@@ -3,8 +3,11 @@
 mod attach;
 mod cursor;
 mod scan;
+mod seek;
 mod view;
 
 pub use attach::AttachError;
 pub use cursor::{Cursor, EventRun, ReadError, Run};
 pub use scan::{FileScan, ScanError, ScanErrorKind, ScannedEvent};
+pub use seek::Sought;
+pub(crate) use view::View;

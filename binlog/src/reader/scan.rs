@@ -4,9 +4,10 @@ use super::view::View;
 use crate::event::{
     ChecksumAlgorithm, EventError, EventHeader, EventType, FormatDescription, MAGIC,
 };
-use crate::fs::FileSystem;
+use crate::fs::{FileSystem, LogFile};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A fault in a file.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +87,7 @@ impl FileScan {
         let at_start = |kind| ScanError { position: 0, kind };
         let view = fs
             .open_read(path)
-            .map(|file| View::new(file, true))
+            .map(|file| View::new(file.into(), true))
             .map_err(|error| at_start(error.into()))?;
         let len = view.file_len().map_err(|error| at_start(error.into()))?;
         let mut scan = Self { view, len, position: MAGIC.len() as u64, checksum: None };
@@ -107,6 +108,26 @@ impl FileScan {
     /// Where the next event starts.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The file that is walked.
+    pub(crate) fn file(&self) -> Arc<dyn LogFile> {
+        self.view.file()
+    }
+
+    /// Reads the format description, if it is not read yet, then goes on at a position where an event starts.
+    ///
+    /// # Errors
+    /// [`ScanError`] where the file does not open with a format description, or ends before the position.
+    pub fn skip_to(&mut self, position: u64) -> Result<(), ScanError> {
+        if self.checksum.is_none() {
+            self.next_event()?;
+        }
+        if position > self.len {
+            return Err(ScanError { position, kind: ScanErrorKind::Truncated });
+        }
+        self.position = position;
+        Ok(())
     }
 
     /// The next event, checked; `None` at the file's end.

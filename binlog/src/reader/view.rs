@@ -8,6 +8,7 @@
 //! its file: the bytes beyond the file's end are never touched.
 
 use std::io;
+use std::sync::Arc;
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -19,7 +20,7 @@ const MIN_MAP_LEN: u64 = 64 << 20;
 /// A file being read.
 #[derive(Debug)]
 pub(crate) struct View {
-    file: Box<dyn LogFile>,
+    file: Arc<dyn LogFile>,
     bytes: Bytes,
 }
 
@@ -32,10 +33,15 @@ enum Bytes {
 
 impl View {
     /// With `mmap` the file is mapped where it can be.
-    pub(crate) fn new(file: Box<dyn LogFile>, mmap: bool) -> Self {
+    pub(crate) fn new(file: Arc<dyn LogFile>, mmap: bool) -> Self {
         let mapped = mmap && file.mappable().is_some();
         let bytes = if mapped { Bytes::Mapped(None) } else { Bytes::Buffered(0, Vec::new()) };
         Self { file, bytes }
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> Arc<dyn LogFile> {
+        Arc::clone(&self.file)
     }
 
     /// Length of the file now.

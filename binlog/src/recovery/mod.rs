@@ -8,6 +8,7 @@
 //! | a file in the index is missing, or numbers have a gap | refused |
 //! | a closed file changed since it was verified | verified whole; refused where damaged |
 //! | last file: no complete header events | written anew after the state of the file before; the only file: an empty log |
+//! | last file, not in the index yet: damaged header events | set aside, then the same |
 //! | last file: ends within a transaction | the rest is copied aside and cut off |
 //! | last file: damage behind the durable position | the same |
 //! | last file: damage before the durable position | refused |
@@ -19,14 +20,16 @@ mod tail;
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::event::FormatDescription;
+use crate::event::{FormatDescription, MAGIC};
+use crate::fs::is_full;
 use crate::gtid::mariadb::GtidState;
+use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
     ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, write_index,
+    read_verified, stamp, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -74,6 +77,13 @@ pub enum OpenError {
     Thread(io::Error),
 }
 
+impl OpenError {
+    /// Whether only room is missing: it opens once there is some.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if is_full(error))
+    }
+}
+
 /// A log brought to the end of its last complete transaction.
 pub(crate) struct Recovered {
     pub(crate) lock: Box<dyn Any + Send + Sync>,
@@ -87,21 +97,35 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(options: &LogOptions) -> Result<Recovered, OpenError> {
     let place = place(options);
     let lock = take_lock(options)?;
-    let numbers = file_numbers(&place).map_err(|error| io_error(&place, error))??;
+    let Numbers { numbers, indexed } =
+        file_numbers(&place).map_err(|error| io_error(&place, error))??;
     let verified = read_verified(&place);
-    let mut recovery = Recovery { options, place: &place, verified, files: Vec::new() };
+    let mut recovery = Recovery { options, place: &place, verified, indexed, files: Vec::new() };
     let active = match numbers.split_last() {
         None => None,
         Some((last, closed)) => recovery.open_files(closed, *last)?,
     };
     let files = recovery.files;
-    if !files.is_empty() {
-        write_index(&place, &files).map_err(|error| io_error(&place, error))?;
+    if let Some((active, _)) = &active {
+        // First the hint: the index makes the names in the directory durable.
+        let io = |error| io_error(&place, error);
+        write_verified(&place, &files, active.position).map_err(io)?;
+        write_index(&place, &files).map_err(io)?;
     }
     let created = files.iter().rev().map(|entry| entry.format.created).find(|time| *time != 0);
     let (active, state) = active.unzip();
     let (state, last_created) = (state.unwrap_or_default(), created.unwrap_or_default());
     Ok(Recovered { lock, files, active, state, last_created })
+}
+
+/// Makes the GTID index of a closed file, from the last point of what there is on. Where the file is damaged it stays as it is.
+pub(crate) fn index_closed(place: &Place<'_>, path: &std::path::Path) {
+    let Ok(mut tail) = Tail::scan(place, path, Some(u64::MAX)) else { return };
+    if let Ok(file) = place.fs.open_read(path)
+        && tail.is_whole()
+    {
+        tail.finish_index(place, file.as_ref());
+    }
 }
 
 fn io_error(place: &Place<'_>, error: io::Error) -> OpenError {
@@ -118,9 +142,17 @@ fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenErr
     })
 }
 
-/// Numbers of the log's files, oldest first and without a gap. Files before the index's first are left alone: a purge was cut
-/// short. Files beyond its last belong to the log: a rotation was cut short.
-fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
+/// Which files there are.
+struct Numbers {
+    /// Of the log's files, oldest first and without a gap.
+    numbers: Vec<u64>,
+    /// Of the last file in the index, where there is one.
+    indexed: Option<u64>,
+}
+
+/// Files before the index's first are left alone: a purge was cut short. Files beyond its last belong to the log: a rotation was cut
+/// short.
+fn file_numbers(place: &Place<'_>) -> io::Result<Result<Numbers, OpenError>> {
     let names = place.fs.list(place.dir)?;
     let mut there: Vec<_> =
         names.iter().filter_map(|name| file_number(place.basename, name)).collect();
@@ -128,13 +160,19 @@ fn file_numbers(place: &Place<'_>) -> io::Result<Result<Vec<u64>, OpenError>> {
     let indexed = read_index(place)?.unwrap_or_default();
     let indexed: Vec<_> =
         indexed.iter().filter_map(|name| file_number(place.basename, name)).collect();
-    let first = indexed.first().or(there.first()).copied().unwrap_or_default();
-    let last = indexed.last().max(there.last()).copied().unwrap_or_default();
-    let numbers: Vec<_> = (first.max(1)..=last).collect();
-    let missing = numbers.iter().find(|number| there.binary_search(number).is_err());
-    Ok(match missing {
-        Some(number) => Err(OpenError::Missing(place.dir.join(file_name(place.basename, *number)))),
-        None => Ok(numbers),
+    // Not its first line: an index out of order must not make a log with files an empty one.
+    let first = indexed.iter().min().or(there.first()).copied().unwrap_or(1);
+    let indexed_last = indexed.iter().max().copied();
+    let last = indexed_last.max(there.last().copied()).unwrap_or_default();
+    there.retain(|number| *number >= first);
+    // Compared one by one: a stray file may have any number.
+    let pairs = (first..=last).zip(there.iter().map(Some).chain(std::iter::repeat(None)));
+    let mut missing = pairs.filter(|(number, found)| Some(number) != *found);
+    Ok(match missing.next() {
+        Some((number, _)) => {
+            Err(OpenError::Missing(place.dir.join(file_name(place.basename, number))))
+        }
+        None => Ok(Numbers { numbers: there, indexed: indexed_last }),
     })
 }
 
@@ -142,6 +180,8 @@ struct Recovery<'a> {
     options: &'a LogOptions,
     place: &'a Place<'a>,
     verified: Verified,
+    /// The last file in the index.
+    indexed: Option<u64>,
     files: Vec<Arc<FileEntry>>,
 }
 
@@ -158,6 +198,10 @@ impl Recovery<'_> {
         match self.head(last) {
             Ok(head) => self.last_file(last, head).map(Some),
             Err(HeadError::Incomplete) => self.anew(last),
+            Err(HeadError::Scan(fault)) if self.is_new(last) => {
+                self.set_aside(last, &fault).map_err(|error| io_error(self.place, error))?;
+                self.anew(last)
+            }
             Err(HeadError::Scan(fault)) => Err(OpenError::Damaged { path: self.path(last), fault }),
         }
     }
@@ -170,6 +214,26 @@ impl Recovery<'_> {
         read_head(self.place.fs, &self.path(number))
     }
 
+    /// Whether a file's creation may have been cut short: the index names a file only once it is durable.
+    fn is_new(&self, number: u64) -> bool {
+        /// Without an index only a file this short is taken for the log's first: the index may have been lost, too.
+        const NOT_MORE_THAN_A_HEAD: u64 = 4096;
+        let len = self.place.fs.metadata(&self.path(number)).map(|metadata| metadata.len);
+        let first = || number == 1 && len.is_ok_and(|len| len <= NOT_MORE_THAN_A_HEAD);
+        self.indexed.map_or_else(first, |indexed| number > indexed)
+    }
+
+    fn set_aside(&self, number: u64, fault: &ScanError) -> io::Result<()> {
+        let path = self.path(number);
+        let aside = tail::free_name(self.place, &path, 0);
+        tracing::warn!(
+            file = %path.display(), %fault, copy = %aside.display(),
+            "the header events of a new file were torn by a crash: set aside, the file is made anew"
+        );
+        self.place.fs.rename(&path, &aside)?;
+        self.place.fs.sync_dir(self.place.dir)
+    }
+
     /// A file that another follows: whole, and ending with Rotate to the next.
     fn closed_file(&self, number: u64) -> Result<FileEntry, OpenError> {
         let path = self.path(number);
@@ -177,14 +241,21 @@ impl Recovery<'_> {
         let io = |error| io_error(self.place, error);
         let metadata = self.place.fs.metadata(&path).map_err(io)?;
         let name = file_name(self.place.basename, number);
+        // Taken on trust, it is verified by the first reader that passes: bits rot without changing the time.
+        let mut verified_to = MAGIC.len() as u64;
         if !self.verified.is_closed(&name, metadata) {
+            verified_to = metadata.len;
             tracing::info!(file = name, bytes = metadata.len, "verifying a closed file of the log");
-            let tail = Tail::scan(self.place, &path)?;
+            let mut tail = Tail::scan(self.place, &path, None)?;
             tail.check_closed(&path, &file_name(self.place.basename, number + 1))?;
+            let file = self.place.fs.open_read(&path).map_err(io)?;
+            tail.finish_index(self.place, file.as_ref());
         }
         let entry = self.entry(number, head);
+        // Nobody else sets it.
+        let _ = entry.closed_at.set(stamp(metadata.modified));
         entry.closed_len.store(metadata.len, Ordering::Release);
-        entry.verified_to.store(metadata.len, Ordering::Release);
+        entry.verified_to.store(verified_to, Ordering::Release);
         Ok(entry)
     }
 
@@ -197,24 +268,40 @@ impl Recovery<'_> {
             gtid_list: head.gtid_list,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
+            known_from: u64::MAX,
+            closed_at: OnceLock::new(),
         }
     }
 
     fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
-        let path = self.path(number);
-        let tail = Tail::scan(self.place, &path)?;
-        let durable = self.verified.durable(&file_name(self.place.basename, number));
-        tail.check_damage(&path, durable)?;
-        let entry = Arc::new(self.entry(number, head));
+        let (path, name) = (self.path(number), file_name(self.place.basename, number));
         let io = |error| io_error(self.place, error);
+        let metadata = self.place.fs.metadata(&path).map_err(io)?;
+        let settled = self.verified.settled(&name, metadata);
+        let mut tail = Tail::scan(self.place, &path, settled)?;
+        tail.check_damage(&path, self.verified.durable(&name, number))?;
+        let mut entry = self.entry(number, head);
+        if tail.from > 0 {
+            (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
+        }
+        let entry = Arc::new(entry);
         let file = self.place.fs.open(&path, false).map_err(io)?;
         tail.cut(self.place, file.as_ref(), &path).map_err(io)?;
-        let active = ActiveFile { entry: Arc::clone(&entry), file, position: tail.end };
+        // A killed process may have left bytes that are written but not on disk: from now on they are published.
+        file.sync_data().map_err(io)?;
+        tail.index.flush(self.place.fs, file.as_ref());
+        let mut active = ActiveFile {
+            entry: Arc::clone(&entry),
+            file: file.into(),
+            position: tail.end,
+            index: tail.index,
+        };
         self.files.push(entry);
         if !tail.rotated {
             return Ok((active, tail.state));
         }
         active.set_closed();
+        active.finish_index(self.place.fs, &tail.state);
         self.create(number + 1, &active.entry.format, tail.state)
     }
 
@@ -224,8 +311,13 @@ impl Recovery<'_> {
             // `Log::begin` overwrites it.
             return Ok(None);
         };
-        let tail = Tail::scan(self.place, &before.path)?;
-        self.create(number, &before.format, tail.state).map(Some)
+        let state = match gtid_index::load(self.place.fs, &before.path) {
+            Some(GtidIndex { points, complete: true, .. }) => {
+                points.last().map(|end| GtidState::from_list(&end.state)).unwrap_or_default()
+            }
+            _ => Tail::scan(self.place, &before.path, None)?.state,
+        };
+        self.create(number, &before.format, state).map(Some)
     }
 
     fn create(
@@ -243,5 +335,7 @@ impl Recovery<'_> {
     }
 }
 
+#[cfg(test)]
+mod cuts;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,13 @@
 //! Every row of the recovery table, on real files.
 
 use std::fs;
+use std::sync::Arc;
 
 use super::*;
-use crate::Log;
+use crate::fs::faulty::{Fault, FaultyFileSystem};
+use crate::reader::{ReadError, Run};
 use crate::testing::{self, Sample};
+use crate::{Log, LogOptions};
 
 fn open(sample: &Sample) -> Result<Log, OpenError> {
     Log::open(sample.options())
@@ -90,6 +93,15 @@ fn a_missing_file_is_refused_by_name() {
 }
 
 #[test]
+fn an_index_out_of_order_is_no_empty_log() {
+    let sample = recorded(3);
+    let index = crate::index_path(sample.dir(), "binlog");
+    fs::write(&index, "binlog.000005\nbinlog.000001\n").unwrap();
+    let Err(OpenError::Missing(path)) = open(&sample) else { panic!("opened") };
+    assert!(path.ends_with("binlog.000002"));
+}
+
+#[test]
 fn a_file_before_the_index_is_left_alone() {
     let sample = recorded(40);
     let index = crate::index_path(sample.dir(), "binlog");
@@ -123,12 +135,60 @@ fn the_last_file_may_end_anywhere() {
 }
 
 #[test]
+fn a_full_disk_at_opening_leaves_no_half_copies() {
+    let whole = recorded(3);
+    for at in 0.. {
+        let sample = whole.copy();
+        cut(&last(&sample), 10);
+        let faulty = Arc::new(FaultyFileSystem::new(Fault::Full { times: 1 }, at));
+        let opened = Log::open(LogOptions { fs: faulty.clone(), ..sample.options() });
+        if let Err(error) = &opened {
+            assert!(error.is_full_disk(), "{at}: {error}");
+        }
+        let first_time = opened.is_ok();
+        drop(opened);
+        goes_on(&sample, 3, 4);
+        let is_copy = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().contains(".cut-");
+        let copies = fs::read_dir(sample.dir()).unwrap().filter_map(Result::ok).filter(is_copy);
+        let sizes: Vec<_> = copies.map(|entry| entry.metadata().unwrap().len()).collect();
+        assert!(sizes.windows(2).all(|pair| pair[0] == pair[1]), "{at}: half a copy in {sizes:?}");
+        if first_time {
+            assert_eq!(sizes.len(), 1);
+        }
+        if faulty.operations() <= at {
+            break;
+        }
+    }
+}
+
+#[test]
 fn damage_in_what_was_durable_is_refused_with_its_position() {
     let sample = recorded(3);
     let path = last(&sample);
     flip(&path, usize::try_from(sample.head_len()).unwrap() + 25);
     let Err(OpenError::Damaged { fault, .. }) = open(&sample) else { panic!("opened") };
     assert_eq!(fault.position, sample.head_len());
+}
+
+#[test]
+fn rot_in_a_closed_file_that_was_taken_on_trust_ends_the_reader() {
+    let sample = recorded(40);
+    let path = sample.files().remove(1);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let at = fs::metadata(&path).unwrap().len() / 2;
+    flip(&path, usize::try_from(at).unwrap());
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    let log = open(&sample).unwrap();
+    let mut cursor = log.cursor(log.files()[1].number, 4).unwrap();
+    let position = loop {
+        match cursor.next_run(100) {
+            Ok(Run::Events(run)) => assert!(run.position + run.bytes.len() as u64 <= at),
+            Ok(other) => panic!("never ended: {other:?}"),
+            Err(ReadError::Damaged { position, .. }) => break position,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(position <= at);
 }
 
 #[test]
@@ -204,4 +264,117 @@ fn a_file_that_is_no_binlog_is_refused() {
     let sample = recorded(1);
     fs::write(last(&sample), b"something else entirely").unwrap();
     assert!(matches!(open(&sample), Err(OpenError::Damaged { .. })));
+}
+
+fn hint(sample: &Sample) -> PathBuf {
+    sample.dir().join("binlog.verified")
+}
+
+#[test]
+fn a_bad_checksum_in_the_last_transaction_is_cut_off_unless_it_was_durable() {
+    let sample = recorded(3);
+    let ends = sample.ends();
+    let in_last = usize::try_from(ends[2]).unwrap() + 60;
+    flip(&last(&sample), in_last);
+    let Err(OpenError::Damaged { fault, .. }) = open(&sample) else { panic!("opened") };
+    assert_eq!(fault.position, ends[2] + 42);
+    fs::write(hint(&sample), format!("durable binlog.000001 {}\n", ends[2])).unwrap();
+    goes_on(&sample, 3, 5);
+    let aside = sample.dir().join(format!("binlog.000001.cut-{}", ends[2]));
+    assert_eq!(fs::metadata(aside).unwrap().len(), ends[3] - ends[2]);
+}
+
+#[test]
+fn a_damaged_size_before_the_durable_position_is_no_torn_tail() {
+    let sample = recorded(3);
+    let second = sample.ends()[1];
+    // The event seems to reach far beyond the file's end.
+    let at = usize::try_from(second).unwrap() + 12;
+    flip(&last(&sample), at);
+    let Err(OpenError::Damaged { fault, .. }) = open(&sample) else { panic!("opened") };
+    assert_eq!(fault.position, second);
+}
+
+#[test]
+fn without_a_hint_damage_is_cut_off_in_the_first_file_only() {
+    let first = recorded(3);
+    flip(&last(&first), usize::try_from(first.ends()[2]).unwrap() + 60);
+    fs::remove_file(hint(&first)).unwrap();
+    goes_on(&first, 3, 5);
+    let later = recorded(20);
+    let head = usize::try_from(later.head_len()).unwrap();
+    // Behind the header events, which are a GTID longer than the first file's.
+    flip(&last(&later), head + 16 + 60);
+    let damaged = later.copy();
+    fs::remove_file(hint(&damaged)).unwrap();
+    assert!(matches!(open(&damaged), Err(OpenError::Damaged { .. })));
+    // A hint that lost its bytes was there when the crash came.
+    fs::write(hint(&later), b"").unwrap();
+    assert!(open(&later).is_ok());
+}
+
+#[test]
+fn a_new_file_with_torn_header_events_is_set_aside_and_made_anew() {
+    let whole = recorded(20);
+    let newest = last(&whole);
+    let len = usize::try_from(fs::metadata(&newest).unwrap().len()).unwrap();
+    let before = {
+        let log = open(&whole).unwrap();
+        let number = log.files().last().unwrap().number;
+        log.gtid_state_at(number, 4).unwrap().latest(0).unwrap().sequence
+    };
+    let sample = whole.copy();
+    fs::write(last(&sample), vec![0; len]).unwrap();
+    assert!(matches!(open(&sample), Err(OpenError::Damaged { .. })), "the index names it");
+    let index = crate::index_path(sample.dir(), "binlog");
+    let names = fs::read_to_string(&index).unwrap();
+    fs::write(&index, format!("{}\n", names.trim_end().rsplit_once('\n').unwrap().0)).unwrap();
+    goes_on(&sample, before + 1, before + 3);
+    let mut aside = newest.file_name().unwrap().to_owned();
+    aside.push(".cut-0");
+    assert_eq!(fs::read(sample.dir().join(aside)).unwrap(), vec![0; len]);
+}
+
+#[test]
+fn a_first_file_with_torn_header_events_is_an_empty_log() {
+    let sample = Sample::new();
+    fs::write(sample.dir().join("binlog.000001"), [0; 320]).unwrap();
+    goes_on(&sample, 1, 2);
+    let large = Sample::new();
+    fs::write(large.dir().join("binlog.000001"), vec![0; 100_000]).unwrap();
+    assert!(matches!(open(&large), Err(OpenError::Damaged { .. })), "no head is so long");
+}
+
+#[test]
+fn a_stray_file_with_a_huge_number_is_refused_by_the_name_that_is_missing() {
+    let sample = recorded(3);
+    fs::write(sample.dir().join("binlog.18446744073709551615"), b"").unwrap();
+    let Err(OpenError::Missing(path)) = open(&sample) else { panic!("opened") };
+    assert!(path.ends_with("binlog.000002"));
+}
+
+#[test]
+fn caches_a_crash_has_left_are_removed_and_the_lock_of_a_dead_process_is_free() {
+    let sample = recorded(3);
+    let caches = sample.dir().join("#binlog_cache_files");
+    fs::write(caches.join("cache-7"), vec![1; 5000]).unwrap();
+    fs::write(caches.join("mine"), b"x").unwrap();
+    assert!(sample.dir().join("binlog.lock").exists(), "a dead process leaves its file");
+    goes_on(&sample, 4, 5);
+    let left: Vec<_> =
+        fs::read_dir(caches).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["mine"]);
+}
+
+#[test]
+fn half_a_line_in_the_index_does_not_count() {
+    let whole = recorded(20);
+    let names = fs::read_to_string(crate::index_path(whole.dir(), "binlog")).unwrap();
+    for len in 0..names.len() {
+        let sample = whole.copy();
+        let index = crate::index_path(sample.dir(), "binlog");
+        fs::write(&index, &names[..len]).unwrap();
+        drop(open(&sample).unwrap());
+        assert_eq!(fs::read_to_string(&index).unwrap(), names, "{len} bytes");
+    }
 }

@@ -2,13 +2,16 @@
 
 mod cache;
 pub mod group;
+mod space;
 
+use std::io;
 use std::sync::Arc;
 
-pub(crate) use cache::seal;
+pub(crate) use cache::{CacheOptions, Spilled, seal};
+pub(crate) use space::CacheSpace;
 
 use crate::event::gtid::GtidEvent;
-use crate::event::{ChecksumAlgorithm, FormatDescription};
+use crate::event::{ChecksumAlgorithm, EventHeader, FormatDescription};
 use crate::gtid::mariadb::Gtid;
 use crate::rows::{
     MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackCounters, PackError, RowsLayout, RowsPacker, Unpacked,
@@ -17,22 +20,33 @@ use cache::Cache;
 use group::{GroupError, GroupTracker, Step};
 
 /// How transactions are put together.
-#[derive(Clone, Copy, Debug)]
-pub struct TransactionOptions {
+#[derive(Clone, Debug)]
+pub(crate) struct TransactionOptions {
     /// `binlog_row_event_max_size`: bytes a packed rows event holds at most, unless one row is larger.
-    pub row_event_max_size: usize,
+    pub(crate) row_event_max_size: usize,
     /// `max_binlog_cache_size`: bytes a transaction may have; `None` is no limit.
-    pub max_cache_size: Option<u64>,
-    /// `binlog_checksum` of the log.
-    pub checksum: ChecksumAlgorithm,
+    pub(crate) max_cache_size: Option<u64>,
+    pub(crate) cache: CacheOptions,
 }
 
 /// A whole transaction, ready for the log.
 #[derive(Debug)]
 pub struct Transaction {
     gtid: Gtid,
+    time: u32,
     format: Arc<FormatDescription>,
-    cache: Cache,
+    size: u64,
+    checksum: ChecksumAlgorithm,
+    events: Events,
+}
+
+/// Where a transaction's events are.
+#[derive(Debug)]
+pub(crate) enum Events {
+    /// As a [`seal`] can finish them.
+    Memory(Vec<u8>),
+    /// In a cache file.
+    File(Spilled),
 }
 
 impl Transaction {
@@ -41,9 +55,14 @@ impl Transaction {
         self.gtid
     }
 
+    /// When it was committed, Unix seconds: the time of its Gtid event.
+    pub fn time(&self) -> u32 {
+        self.time
+    }
+
     /// Bytes it takes in the log.
-    pub fn size(&self) -> usize {
-        self.cache.len()
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// The format description its events were written under.
@@ -51,9 +70,21 @@ impl Transaction {
         &self.format
     }
 
-    /// Its events as a [`seal`] can finish them.
-    pub(crate) fn events_mut(&mut self) -> &mut [u8] {
-        self.cache.events_mut()
+    /// What its events have room for at their ends.
+    pub(crate) fn checksum(&self) -> ChecksumAlgorithm {
+        self.checksum
+    }
+
+    /// The cache file its events are in.
+    pub(crate) fn spilled(&self) -> Option<&Spilled> {
+        match &self.events {
+            Events::File(spilled) => Some(spilled),
+            Events::Memory(_) => None,
+        }
+    }
+
+    pub(crate) fn into_events(self) -> Events {
+        self.events
     }
 }
 
@@ -64,8 +95,11 @@ pub enum TransactionError {
     #[error(transparent)]
     Group(#[from] GroupError),
     /// The packer cannot take an event.
-    #[error(transparent)]
-    Pack(#[from] PackError<std::convert::Infallible>),
+    #[error("{0}")]
+    Pack(PackError<io::Error>),
+    /// The cache file cannot take an event.
+    #[error("cannot write the transaction's cache file: {0}")]
+    Cache(io::Error),
     /// Larger than `max_binlog_cache_size`.
     #[error(
         "transaction {gtid} is larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
@@ -76,6 +110,15 @@ pub enum TransactionError {
         /// The limit, bytes.
         limit: u64,
     },
+}
+
+impl From<PackError<io::Error>> for TransactionError {
+    fn from(error: PackError<io::Error>) -> Self {
+        match error {
+            PackError::Sink(error) => Self::Cache(error),
+            error => Self::Pack(error),
+        }
+    }
 }
 
 /// What an event led to.
@@ -97,8 +140,10 @@ pub struct TransactionAssembler {
     packer: RowsPacker,
     cache: Cache,
     gtid: Gtid,
+    /// The time of its Gtid event.
+    time: u32,
     /// Size of the last transaction: what the next is likely to need.
-    last_size: usize,
+    last_size: u64,
 }
 
 /// Transactions are given at most this much memory before their first event.
@@ -106,16 +151,17 @@ const MAX_INITIAL_CAPACITY: usize = 64 * 1024;
 
 impl TransactionAssembler {
     /// An assembler for events written under `format`.
-    pub fn new(options: TransactionOptions, format: Arc<FormatDescription>) -> Self {
+    pub(crate) fn new(options: TransactionOptions, format: Arc<FormatDescription>) -> Self {
         let layout = RowsLayout::from_post_header_lengths(&format.post_header_lengths);
         let max_size = options.row_event_max_size.clamp(MIN_EVENT_SIZE, MAX_EVENT_SIZE);
         Self {
-            options,
             format,
             tracker: GroupTracker::default(),
             packer: RowsPacker::new(max_size, layout),
-            cache: Cache::with_capacity(0, options.checksum),
+            cache: Cache::new(0, options.cache.clone()),
+            options,
             gtid: Gtid { domain: 0, server: 0, sequence: 0 },
+            time: 0,
             last_size: 0,
         }
     }
@@ -143,30 +189,44 @@ impl TransactionAssembler {
         let step = self.tracker.step(event)?;
         match step {
             Step::Outside => return Ok(Assembled::Outside),
-            Step::Begin(GtidEvent { gtid, .. }) => self.gtid = gtid,
+            Step::Begin(GtidEvent { gtid, .. }) => {
+                self.gtid = gtid;
+                self.time = EventHeader::parse(event).map_err(GroupError::from)?.timestamp;
+            }
             Step::Rider | Step::Inside | Step::End => {}
         }
         if self.cache.len() == 0 {
-            let capacity = self.last_size.min(MAX_INITIAL_CAPACITY);
-            self.cache = Cache::with_capacity(capacity, self.options.checksum);
+            let capacity = usize::try_from(self.last_size).unwrap_or(usize::MAX);
+            let capacity = capacity.min(MAX_INITIAL_CAPACITY);
+            self.cache = Cache::new(capacity, self.options.cache.clone());
         }
         self.packer.push(event, &mut self.cache)?;
+        if matches!(step, Step::Begin(_)) {
+            self.cache.end_lead();
+        }
         self.check_size()?;
         Ok(if step == Step::End { self.complete()? } else { Assembled::Pending })
     }
 
     fn complete(&mut self) -> Result<Assembled, TransactionError> {
         self.packer.flush(&mut self.cache)?;
-        self.last_size = self.cache.len();
-        let empty = Cache::with_capacity(0, self.options.checksum);
-        let cache = std::mem::replace(&mut self.cache, empty);
-        let format = Arc::clone(&self.format);
-        Ok(Assembled::Complete(Transaction { gtid: self.gtid, format, cache }))
+        self.check_size()?;
+        let size = self.cache.len();
+        self.last_size = size;
+        let empty = Cache::new(0, self.options.cache.clone());
+        let mut cache = std::mem::replace(&mut self.cache, empty);
+        let checksum = cache.checksum();
+        let events = match cache.finish().map_err(TransactionError::Cache)? {
+            Some(spilled) => Events::File(spilled),
+            None => Events::Memory(cache.into_memory()),
+        };
+        let (gtid, time, format) = (self.gtid, self.time, Arc::clone(&self.format));
+        Ok(Assembled::Complete(Transaction { gtid, time, format, size, checksum, events }))
     }
 
     fn check_size(&self) -> Result<(), TransactionError> {
         match self.options.max_cache_size {
-            Some(limit) if self.cache.len() as u64 > limit => {
+            Some(limit) if self.cache.len() > limit => {
                 Err(TransactionError::TooLarge { gtid: self.gtid, limit })
             }
             _ => Ok(()),

@@ -26,6 +26,7 @@ use rng::Rng;
 pub const SCHEMA: &str = "load_test";
 
 const PAUSE: Duration = Duration::from_millis(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Deadlock, lock wait time-out, changed record: a client's ordinary life.
 const CONFLICTS: &[u16] = &[1205, 1213, 1020];
 /// Unknown or duplicate XA id, prepared XA in the way: what a lost connection leaves behind.
@@ -195,9 +196,12 @@ impl Worker {
     async fn reconnect(&mut self) -> Conn {
         let begin = std::time::Instant::now();
         loop {
-            let error = match self.try_connect().await {
-                Ok(conn) => return conn,
-                Err(error) => error,
+            // A connection that reached a listener just before that was killed may stay open on this side alone.
+            let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.try_connect()).await;
+            let error = match attempt {
+                Ok(Ok(conn)) => return conn,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no greeting within {CONNECT_TIMEOUT:?}"),
             };
             let patient = self.plan.disturbed && begin.elapsed() < deadline();
             assert!(patient, "worker {} cannot connect: {error}", self.id);

@@ -1,9 +1,11 @@
-//! `binlog list`: what each file holds.
+//! `binlog list`: what each file holds, from its GTID index where it has one; only what the index does not cover is read.
 
 use std::io::Write;
 
 use spillway_binlog::event::{EventType, gtid::GtidEvent};
+use spillway_binlog::fs::OsFileSystem;
 use spillway_binlog::gtid::mariadb::Gtid;
+use spillway_binlog::gtid_index::{self, Point};
 
 use super::files::{BinlogFile, Target};
 use super::{Out, Stop, time};
@@ -61,6 +63,8 @@ fn read(file: &BinlogFile) -> (Contents, Option<Stop>) {
 
 fn fill(file: &BinlogFile, contents: &mut Contents) -> Result<(), Stop> {
     let mut scan = file.scan()?;
+    let index = gtid_index::load(&OsFileSystem, &file.path).unwrap_or_default();
+    let covered = index.points.last().filter(|point| point.transactions > 0);
     while let Some(event) = scan.next_event().map_err(|error| file.fault(&error))? {
         if event.header.event_type != EventType::GTID {
             continue;
@@ -68,11 +72,29 @@ fn fill(file: &BinlogFile, contents: &mut Contents) -> Result<(), Stop> {
         let gtid = GtidEvent::parse(event.event)
             .map_err(|error| file.fault_at(event.position, error))?
             .gtid;
-        if contents.first.is_none() {
-            (contents.first, contents.from) = (Some(gtid), event.header.timestamp);
+        contents.add(gtid, event.header.timestamp);
+        if let (Some(point), 1) = (covered, contents.transactions) {
+            contents.take(point);
+            scan.skip_to(point.position).map_err(|error| file.fault(&error))?;
         }
-        contents.transactions += 1;
-        (contents.last, contents.to) = (Some(gtid), event.header.timestamp);
     }
     Ok(())
+}
+
+impl Contents {
+    fn add(&mut self, gtid: Gtid, time: u32) {
+        if self.first.is_none() {
+            (self.first, self.from) = (Some(gtid), time);
+        }
+        self.transactions += 1;
+        (self.last, self.to) = (Some(gtid), time);
+    }
+
+    /// All before a point of the index; the first is known already.
+    fn take(&mut self, point: &Point) {
+        self.transactions = point.transactions;
+        if let Some((gtid, time)) = point.last {
+            (self.last, self.to) = (Some(gtid), time);
+        }
+    }
 }

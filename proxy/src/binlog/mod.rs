@@ -1,9 +1,11 @@
-//! `spillway binlog list|events|verify`: looking at binlog files, Spillway's or a MariaDB server's. Nothing is changed and no lock
+//! `spillway binlog list|events|verify|find`: looking at binlog files, Spillway's or a MariaDB server's. Nothing is changed and no lock
 //! is taken: a running Spillway does not notice.
 
 mod events;
 mod files;
+mod find;
 mod list;
+mod progress;
 mod summary;
 mod verify;
 
@@ -11,6 +13,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use spillway_binlog::gtid::mariadb::Gtid;
 
 use crate::exit::{Failure, Outcome};
 use files::Target;
@@ -39,6 +42,19 @@ pub enum Command {
         #[arg(value_name = "FILE|DIR")]
         path: PathBuf,
     },
+    /// Where a transaction is: file, position, GTID and time; exit code 1 when it is not there.
+    #[command(group = clap::ArgGroup::new("what").required(true))]
+    Find {
+        /// A log's directory, or a file.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// The transaction with this GTID, as in 0-1-100.
+        #[arg(long, group = "what")]
+        gtid: Option<Gtid>,
+        /// The first transaction at or after this time: RFC 3339, or "YYYY-MM-DD HH:MM:SS" in UTC.
+        #[arg(long, group = "what", value_parser = find::parse_time)]
+        time: Option<jiff::Timestamp>,
+    },
 }
 
 impl Command {
@@ -57,6 +73,10 @@ impl Command {
             }
             Self::Verify { path } => {
                 Target::open(&path).and_then(|target| verify::verify(&target, &mut out))
+            }
+            Self::Find { dir, gtid, time } => {
+                let wanted = find::Wanted::new(gtid, time);
+                Target::open(&dir).and_then(|target| find::find(&target, wanted, &mut out))
             }
         };
         match result.and_then(|()| out.flush()) {

@@ -13,6 +13,7 @@ use spillway_binlog::reader::{FileScan, ScannedEvent};
 use spillway_binlog::transaction::group::{GroupTracker, Step};
 
 use super::files::{BinlogFile, Target};
+use super::progress::Progress;
 use super::{Out, Stop};
 use crate::exit::Failure;
 
@@ -23,9 +24,11 @@ const GROWTH_STEP: Duration = Duration::from_millis(50);
 /// Prints a line a file, or ends with the first fault.
 pub(super) fn verify<W: Write>(target: &Target, out: &mut Out<W>) -> Result<(), Stop> {
     let mut before: Option<(&BinlogFile, Checked)> = None;
+    let mut progress = Progress::new(target.files.iter().map(BinlogFile::size).sum());
     for (index, file) in target.files.iter().enumerate() {
         let last = target.whole && index + 1 == target.files.len();
-        let checked = check(file, last)?;
+        let checked = check(file, last, &mut progress)?;
+        progress.file_done(checked.end);
         if let Some((previous, end)) = &before {
             follows(previous, end, file, &checked)?;
         }
@@ -37,6 +40,9 @@ pub(super) fn verify<W: Write>(target: &Target, out: &mut Out<W>) -> Result<(), 
             checked.transactions,
             if checked.growing { ", being written" } else { "" }
         ))?;
+        if progress.is_shown() {
+            out.flush()?;
+        }
         before = Some((file, checked));
     }
     if target.files.is_empty() {
@@ -62,13 +68,14 @@ struct Checked {
     open: Option<Gtid>,
 }
 
-fn check(file: &BinlogFile, last: bool) -> Result<Checked, Stop> {
+fn check(file: &BinlogFile, last: bool, progress: &mut Progress) -> Result<Checked, Stop> {
     let mut scan = file.scan()?;
     let mut checked = Checked::default();
     let cut = loop {
         match scan.next_event() {
             Ok(Some(event)) => {
                 checked.step(&event).map_err(|r| file.fault_at(event.position, r))?;
+                progress.at(&file.name, event.position);
             }
             Ok(None) if !checked.groups.in_group() => return Ok(checked),
             Ok(None) => break file.fault_at(scan.position(), "the file ends within a transaction"),

@@ -6,6 +6,7 @@ use super::fault::Verdict;
 
 const FIRST: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(10);
+const FULL_DISK: Duration = Duration::from_secs(1);
 
 /// Doubles from 100 ms up to 10 s; starts over once events arrive.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// What somebody has to change is looked at again every 10 s. `None` is never: a source with another history would be taken
-    /// for ours once its numbers have grown to those in the log.
+    /// What somebody has to change is looked at again every 10 s, a full disk every second. `None` is never: a source with
+    /// another history would be taken for ours once its numbers have grown to those in the log.
     pub(super) fn next(&mut self, verdict: Verdict) -> Option<Duration> {
         match verdict {
             Verdict::Retry => {
@@ -33,6 +34,7 @@ impl Backoff {
                 self.next = (wait * 2).min(CAP);
                 Some(wait)
             }
+            Verdict::DiskFull => Some(FULL_DISK),
             Verdict::Refused => Some(CAP),
             Verdict::Diverged | Verdict::Stopped => None,
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use spillway_binlog::SubmitError;
 use spillway_binlog::event::EventError;
+use spillway_binlog::fs::is_full;
 use spillway_binlog::transaction::TransactionError;
 
 use super::packets::PacketError;
@@ -19,6 +20,8 @@ pub(crate) enum Verdict {
     Refused,
     /// The source has another history than the log: not tried again.
     Diverged,
+    /// The log's disk is full; goes on by itself once there is room.
+    DiskFull,
     /// The log takes nothing more.
     Stopped,
 }
@@ -60,6 +63,9 @@ impl Fault {
             Self::Server { verdict, .. } => *verdict,
             Self::Refused(_) | Self::Transaction(TransactionError::TooLarge { .. }) => {
                 Verdict::Refused
+            }
+            Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
+                Verdict::DiskFull
             }
             Self::Log(_) => Verdict::Stopped,
             _ => Verdict::Retry,

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use spillway_binlog::Log;
+use spillway_binlog::{Log, Submitter};
 use spillway_metrics::source::SourceMetrics;
 use tokio_util::sync::CancellationToken;
 
@@ -49,10 +49,6 @@ pub struct CaptureOptions {
     pub credentials: Credentials,
     /// Where to begin when the log is empty.
     pub start: StartPosition,
-    /// `binlog_row_event_max_size`, bytes.
-    pub row_event_max_size: usize,
-    /// `max_binlog_cache_size`: bytes one transaction may have; `None` is no limit.
-    pub max_cache_size: Option<u64>,
 }
 
 /// What a capture works with.
@@ -60,6 +56,7 @@ pub struct CaptureOptions {
 pub(crate) struct Context {
     pub(crate) options: Arc<CaptureOptions>,
     pub(crate) log: Arc<Log>,
+    pub(crate) submitter: Arc<Submitter>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: SourceMetrics,
 }
@@ -92,7 +89,8 @@ pub fn start(
 ) -> io::Result<CaptureHandle> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let name = format!("capture-{}", upstream.name());
-    let context = Context { options: Arc::new(options), log, upstream, metrics };
+    let submitter = Arc::new(log.submitter());
+    let context = Context { options: Arc::new(options), log, submitter, upstream, metrics };
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
@@ -141,6 +139,7 @@ fn report(context: &Context, fault: &Fault) -> bool {
         Verdict::Retry => CaptureState::Connecting,
         Verdict::Refused => CaptureState::Refused,
         Verdict::Diverged => CaptureState::Diverged,
+        Verdict::DiskFull => CaptureState::PausedForDisk,
         Verdict::Stopped => CaptureState::Stopped,
     };
     set_state(context, state, &fault.to_string());
@@ -151,7 +150,7 @@ fn report(context: &Context, fault: &Fault) -> bool {
 pub(crate) fn set_state(context: &Context, state: CaptureState, reason: &str) {
     let keeps = matches!(
         context.upstream.capture_status().state,
-        CaptureState::Refused | CaptureState::Diverged
+        CaptureState::Refused | CaptureState::Diverged | CaptureState::PausedForDisk
     );
     if state == CaptureState::Connecting && keeps {
         return;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use spillway_binlog::LogEnd;
 use spillway_binlog::event::ChecksumAlgorithm;
-use spillway_binlog::gtid::mariadb::{self, GtidState};
+use spillway_binlog::gtid::mariadb::{self, Gtid, GtidState};
 
 use super::backoff::Backoff;
 use super::connection::Connection;
@@ -19,13 +19,14 @@ pub(super) async fn run(context: &Context, backoff: &mut Backoff) -> Result<Infa
     let mut connection = Connection::open(&context.upstream, &credentials.user, &password).await?;
     probe(&mut connection, context.options.server_id).await?;
     let plan = plan(&mut connection, context).await?;
+    let target = target(&mut connection).await?;
     let checksum = prepare(&mut connection, &plan).await?;
     connection.register(context.options.server_id).await?;
     connection.start_dump(context.options.server_id, &plan.file).await?;
-    if let Some(limit) = context.options.max_cache_size {
+    if let Some(limit) = context.log.max_cache_size() {
         connection.reader.limit = connection.reader.limit.min(packet_limit(limit));
     }
-    let stream = Stream::new(context, plan.begin, checksum);
+    let stream = Stream::new(context, plan.begin, checksum, target);
     stream::run(connection, stream, backoff).await
 }
 
@@ -67,6 +68,14 @@ async fn probe(connection: &mut Connection, server_id: u32) -> Result<(), Fault>
         ));
     }
     Ok(())
+}
+
+/// Where the upstream is now: once the log has that, it has caught up.
+async fn target(connection: &mut Connection) -> Result<Vec<Gtid>, Fault> {
+    let text = connection.query_value("SELECT @@GLOBAL.gtid_binlog_pos").await?;
+    mariadb::parse_list(&text).map_err(|error| {
+        Fault::Refused(format!("the upstream's gtid_binlog_pos is not understood: {error}"))
+    })
 }
 
 /// Where a dump starts.

@@ -9,8 +9,8 @@ use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
-use spillway_binlog::{Health, Ticket};
+use spillway_binlog::transaction::{Assembled, TransactionAssembler};
+use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
@@ -24,7 +24,7 @@ use crate::source::CaptureState;
 pub(super) const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
 const SILENCE_LIMIT: Duration = HEARTBEAT_PERIOD.saturating_mul(3);
 
-/// Bytes handed to the log and not yet on disk at which reading waits: enough for whole commit groups from one source.
+/// Bytes handed to the log and not yet written at which reading waits: enough for whole commit groups from one source.
 const MAX_IN_FLIGHT: u64 = 64 << 20;
 /// A ticket is kept for about this many bytes.
 const TICKET_EVERY: u64 = 1 << 20;
@@ -46,6 +46,8 @@ pub(super) struct Stream<'a> {
     format: Option<Arc<FormatDescription>>,
     assembler: Option<TransactionAssembler>,
     in_flight: InFlight,
+    /// Where the upstream was when the session began, less what the log has of it.
+    target: Vec<Gtid>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
@@ -70,6 +72,7 @@ impl<'a> Stream<'a> {
         context: &'a Context,
         begin: Option<Begin>,
         checksum: ChecksumAlgorithm,
+        target: Vec<Gtid>,
     ) -> Self {
         Self {
             context,
@@ -78,6 +81,7 @@ impl<'a> Stream<'a> {
             format: None,
             assembler: None,
             in_flight: InFlight::default(),
+            target,
             last: None,
             last_timestamp: 0,
             transactions: 0,
@@ -112,6 +116,7 @@ impl<'a> Stream<'a> {
                 self.streaming(backoff);
             }
             self.publish();
+            self.note_caught_up();
             let filled = connection.reader.fill(&mut connection.stream);
             timeout(SILENCE_LIMIT, filled)
                 .await
@@ -121,7 +126,7 @@ impl<'a> Stream<'a> {
 
     /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
     fn packet(&self, error: PacketError) -> Fault {
-        match (error, self.context.options.max_cache_size) {
+        match (error, self.context.log.max_cache_size()) {
             (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
                 "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
             )),
@@ -156,8 +161,8 @@ impl<'a> Stream<'a> {
         if let Assembled::Complete(transaction) = assembler.push(event)? {
             self.last = Some(transaction.gtid());
             self.transactions += 1;
-            let bytes = transaction.size() as u64;
-            self.in_flight.add(self.context.log.submit(transaction), bytes);
+            let bytes = transaction.size();
+            self.in_flight.add(self.context.submitter.submit(transaction), bytes);
         }
         Ok(())
     }
@@ -174,15 +179,10 @@ impl<'a> Stream<'a> {
             );
         }
         let format = Arc::new(format);
-        let options = TransactionOptions {
-            row_event_max_size: self.context.options.row_event_max_size,
-            max_cache_size: self.context.options.max_cache_size,
-            checksum: self.context.log.checksum(),
-        };
-        self.assembler = Some(TransactionAssembler::new(options, Arc::clone(&format)));
+        self.assembler = Some(self.context.submitter.assembler(Arc::clone(&format)));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.in_flight.add(self.context.log.begin(format, state.clone()), 0);
+            self.in_flight.add(self.context.submitter.begin(format, state.clone()), 0);
             self.begin = None;
         }
         Ok(())
@@ -192,7 +192,7 @@ impl<'a> Stream<'a> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
             let state = GtidState::from_list(&list);
-            self.in_flight.add(self.context.log.begin(Arc::clone(format), state), 0);
+            self.in_flight.add(self.context.submitter.begin(Arc::clone(format), state), 0);
             self.begin = None;
         }
         Ok(())
@@ -202,8 +202,8 @@ impl<'a> Stream<'a> {
     async fn settle(&mut self, limit: u64) -> Result<(), Fault> {
         const LOOK_EVERY: Duration = Duration::from_millis(500);
         while let Some(ticket) = self.in_flight.oldest(limit) {
-            match timeout(LOOK_EVERY, ticket.durable()).await {
-                Ok(durable) => durable?,
+            match timeout(LOOK_EVERY, ticket.written()).await {
+                Ok(written) => written?,
                 Err(_) if self.context.log.health() == Health::DiskFull => {
                     let reason = "the log's disk is full: make room, recording goes on by itself";
                     set_state(self.context, CaptureState::PausedForDisk, reason);
@@ -212,6 +212,22 @@ impl<'a> Stream<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells the log once it has what the upstream had when the session began.
+    fn note_caught_up(&mut self) {
+        let log = &self.context.log;
+        if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        let state = log.gtid_state();
+        self.target.retain(|gtid| {
+            let known = state.last_of(gtid.domain, gtid.server);
+            known.is_none_or(|known| known.sequence < gtid.sequence)
+        });
+        if self.target.is_empty() {
+            log.set_caught_up();
+        }
     }
 
     /// Tells status and metrics how far it is; once a read, not once a transaction.
@@ -242,7 +258,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What the log has not told to be on disk yet.
+/// What the log has not told to be written yet.
 #[derive(Debug, Default)]
 struct InFlight {
     /// A ticket, and the bytes handed over since the one before it.
@@ -265,7 +281,7 @@ impl InFlight {
     /// The oldest ticket still to be waited for while `limit` bytes or more are in flight.
     fn oldest(&mut self, limit: u64) -> Option<Ticket> {
         while let Some((ticket, bytes)) = self.tickets.front() {
-            if !ticket.is_durable() {
+            if !ticket.is_written() {
                 break;
             }
             self.bytes -= bytes;

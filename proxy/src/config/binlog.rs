@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spillway_binlog::CommitLevel;
+
 use super::fault::Fault;
 use super::key::{Key, Unavailable};
 use super::section::{Keys, Section};
@@ -40,8 +42,7 @@ const BINLOG_ROW_EVENT_MAX_SIZE: Key<u64> = Key {
 
 const MAX_BINLOG_CACHE_SIZE: Key<u64> = Key {
     name: "max_binlog_cache_size",
-    meaning: "The largest transaction recorded; capture stops with an error at a larger one. Transactions are held in \
-              memory until they commit, so this also bounds memory. Left out: no limit.",
+    meaning: "The largest transaction recorded; capture stops with an error at a larger one. Left out: no limit.",
     allowed: "a size of at least \"4KiB\"",
     default: None,
     reload: false,
@@ -70,28 +71,51 @@ const BINLOG_CHECKSUM: Key<Checksum> = Key {
     parse: |value| value::one_of(value, &[("CRC32", Checksum::Crc32), ("NONE", Checksum::None)]),
 };
 
-const FLUSH_LOG_AT_TRX_COMMIT: Unavailable = Unavailable {
+const FLUSH_LOG_AT_TRX_COMMIT: Key<CommitLevel> = Key {
     name: "flush_log_at_trx_commit",
-    meaning: "Durability level. At 1 every group of commits is written and synced before it counts as recorded.",
-    today: Some("1"),
+    meaning: "Durability level, as the engines have it. 1: each group of commits is written and synced before readers see it. 2: \
+              written at once, synced once a second. 0: written at once while a reader waits, else once a second; \
+              synced once a second. What a crash takes at 2 and 0 is fetched again from the upstream.",
+    allowed: "1, 2 or 0",
+    default: Some("1"),
+    reload: false,
+    secret: false,
+    parse: |value| match value::integer(value, 0..=2)? {
+        0_u8 => Some(CommitLevel::Zero),
+        1 => Some(CommitLevel::One),
+        _ => Some(CommitLevel::Two),
+    },
 };
 
-const BINLOG_MMAP: Unavailable = Unavailable {
+const BINLOG_MMAP: Key<bool> = Key {
     name: "binlog_mmap",
-    meaning: "Read the log's files through memory maps.",
-    today: Some("true"),
+    meaning: "Read the log's files through memory maps; false reads them into buffers.",
+    allowed: "true or false",
+    default: Some("true"),
+    reload: false,
+    secret: false,
+    parse: value::boolean,
 };
 
-const BINLOG_CACHE_SIZE: Unavailable = Unavailable {
+const BINLOG_CACHE_SIZE: Key<u64> = Key {
     name: "binlog_cache_size",
-    meaning: "Memory per open transaction, beyond which its cache is a file.",
-    today: None,
+    meaning: "Memory per open transaction; beyond it the transaction's cache is a file in `#binlog_cache_files`.",
+    allowed: "a size from \"4KiB\" to \"1GiB\"",
+    default: Some("\"1MiB\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::size(value, 4096..=1 << 30),
 };
 
-const BINLOG_LARGE_COMMIT_THRESHOLD: Unavailable = Unavailable {
+const BINLOG_LARGE_COMMIT_THRESHOLD: Key<u64> = Key {
     name: "binlog_large_commit_threshold",
-    meaning: "The size from which a transaction's cache file becomes the next log file by a rename.",
-    today: None,
+    meaning: "A transaction of at least this size whose cache is a file is committed by a rename: its cache file becomes the next \
+              log file.",
+    allowed: "a size of at least \"10MiB\"",
+    default: Some("\"128MiB\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::size(value, (10 << 20)..=u64::MAX),
 };
 
 const BINLOG_EXPIRE_LOGS_SECONDS: Unavailable = Unavailable {
@@ -136,6 +160,14 @@ pub struct Binlog {
     pub max_binlog_size: u64,
     /// The checksum of events written.
     pub binlog_checksum: Checksum,
+    /// When commits are written and synced.
+    pub flush_log_at_trx_commit: CommitLevel,
+    /// Whether files are read through memory maps.
+    pub binlog_mmap: bool,
+    /// Memory per open transaction, in bytes.
+    pub binlog_cache_size: u64,
+    /// From which size a transaction is committed by a rename, in bytes.
+    pub binlog_large_commit_threshold: u64,
 }
 
 /// The checksum at the end of each event.
@@ -159,6 +191,10 @@ pub(super) fn read(mut section: Section<'_>) -> Result<Binlog, Fault> {
         max_binlog_cache_size: section.optional(&MAX_BINLOG_CACHE_SIZE)?,
         max_binlog_size: section.get(&MAX_BINLOG_SIZE)?,
         binlog_checksum: section.get(&BINLOG_CHECKSUM)?,
+        flush_log_at_trx_commit: section.get(&FLUSH_LOG_AT_TRX_COMMIT)?,
+        binlog_mmap: section.get(&BINLOG_MMAP)?,
+        binlog_cache_size: section.get(&BINLOG_CACHE_SIZE)?,
+        binlog_large_commit_threshold: section.get(&BINLOG_LARGE_COMMIT_THRESHOLD)?,
     };
     section.finish()?;
     Ok(binlog)

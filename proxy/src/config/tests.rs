@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spillway_binlog::CommitLevel;
+
 use super::*;
 use crate::capture::StartPosition;
 use crate::serve::{self, Privilege};
@@ -78,6 +80,7 @@ fn values_are_read_as_written() {
         "server_id = 0x10\n[[source]]\nname = \"a.b-c_1\"\nservers = [\"unix:/run/s.sock\"]\nlisten = \"[::1]:0\"\nuser = \"u\"\n\
          password = \"${PATH}\"\nstart = \"0-1-100,1-2-3\"\nmax_connections = 7\n[binlog]\ndir = \"/d\"\nlog_bin = \"mbin\"\n\
          binlog_row_event_max_size = \"8K\"\nmax_binlog_cache_size = \"2G\"\nmax_binlog_size = 4096\nbinlog_checksum = \"NONE\"\n\
+         flush_log_at_trx_commit = 2\nbinlog_mmap = false\nbinlog_cache_size = \"4KiB\"\nbinlog_large_commit_threshold = \"10MiB\"\n\
          [[replicas.user]]\nname = \"r\"\nauthentication_string = \"*0123456789ABCDEF0123456789abcdef01234567\"\n\
          hosts = [\"10.0.0.0/8\", \"::1\"]\nprivileges = [\"BINLOG MONITOR\"]\n[log]\nlevel = \"debug\"\nformat = \"json\"\n",
     )
@@ -88,6 +91,10 @@ fn values_are_read_as_written() {
     assert_eq!(capture.password, Password::Given(Secret::new(std::env::var("PATH").unwrap())));
     assert_eq!(config.binlog.binlog_row_event_max_size, 8192);
     assert_eq!(config.binlog.max_binlog_cache_size, Some(2 << 30));
+    assert_eq!(config.binlog.flush_log_at_trx_commit, CommitLevel::Two);
+    assert!(!config.binlog.binlog_mmap);
+    assert_eq!(config.binlog.binlog_cache_size, 4096);
+    assert_eq!(config.binlog.binlog_large_commit_threshold, 10 << 20);
     assert_eq!(config.binlog.max_binlog_size, 4096);
     assert_eq!(config.binlog.binlog_checksum, Checksum::None);
     let user = config.replicas.users.first().unwrap();
@@ -101,7 +108,7 @@ fn what_is_the_behaviour_today_may_be_written_out() {
     parse(&format!(
         "{SMALLEST}semi_sync = false\ncommit_ack = \"upstream\"\nssl_mode = \"DISABLED\"\n\
          [relay]\nrequire_secure_transport = false\nproxy_protocol_networks = []\nproxy_protocol_to_upstream = false\n\
-         [binlog]\nflush_log_at_trx_commit = 1\nbinlog_mmap = true\nbinlog_expire_logs_seconds = 0\n\
+         [binlog]\nbinlog_expire_logs_seconds = 0\n\
          [replicas]\nrequire_secure_transport = false\n"
     ))
     .unwrap();
@@ -137,15 +144,7 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         ),
         (
             "[binlog]",
-            &[
-                "binlog_cache_size = \"1MiB\"",
-                "binlog_large_commit_threshold = \"128MiB\"",
-                "flush_log_at_trx_commit = 2",
-                "flush_log_at_trx_commit = 0",
-                "binlog_mmap = false",
-                "binlog_expire_logs_seconds = 2592000",
-                "max_binlog_total_size = \"500GiB\"",
-            ],
+            &["binlog_expire_logs_seconds = 2592000", "max_binlog_total_size = \"500GiB\""],
         ),
         (
             "[replicas]",
@@ -157,7 +156,7 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         let values: Vec<_> = lines.iter().map(|line| (*line, *line)).collect();
         expect_faults(header, &values);
     }
-    expect_faults("[binlog]", &[("flush_log_at_trx_commit = 2", "release: only `1` is")]);
+    expect_faults("[binlog]", &[("binlog_expire_logs_seconds = 5", "release: only `0` is")]);
     expect_faults("[[source]]", &[("ssl_ca = \"ca.pem\"", "release: leave it out")]);
 }
 
@@ -198,6 +197,10 @@ fn a_value_out_of_bounds_is_named_with_what_is_allowed() {
                 "binlog_row_event_max_size = \"2GiB\"",
                 "`binlog.binlog_row_event_max_size = \"2GiB\"`",
             ),
+            ("flush_log_at_trx_commit = 3", "allowed is 1, 2 or 0"),
+            ("binlog_cache_size = \"1KiB\"", "allowed is a size from \"4KiB\" to \"1GiB\""),
+            ("binlog_large_commit_threshold = \"1MiB\"", "allowed is a size of at least \"10MiB\""),
+            ("binlog_mmap = 1", "allowed is true or false"),
             ("max_binlog_cache_size = \"1KiB\"", "allowed is a size of at least \"4KiB\""),
             ("max_binlog_size = \"1TiB\"", "allowed is a size from \"4KiB\" to \"1GiB\""),
             ("binlog_checksum = \"crc32\"", "allowed is \"CRC32\" or \"NONE\""),

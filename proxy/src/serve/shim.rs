@@ -72,7 +72,7 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
         results: QueryResultWriter<'a, W>,
     ) -> io::Result<()> {
         let text = self.session.statement(id).unwrap_or_default();
-        run(&self.session, &text, results).await
+        run(&self.session, text, results).await
     }
 
     async fn on_close<'a>(&'a mut self, id: u32)
@@ -87,7 +87,7 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
         query: &'a str,
         results: QueryResultWriter<'a, W>,
     ) -> io::Result<()> {
-        run(&self.session, query, results).await
+        run(&self.session, query.to_owned(), results).await
     }
 
     async fn on_init<'a>(&'a mut self, name: &'a str, info: InitWriter<'a, W>) -> io::Result<()> {
@@ -97,12 +97,15 @@ impl<W: AsyncWrite + Send + Unpin> AsyncMysqlShim<W> for Shim {
 }
 
 async fn run<W: AsyncWrite + Send + Unpin>(
-    session: &Session,
-    text: &str,
+    session: &Arc<Session>,
+    text: String,
     results: QueryResultWriter<'_, W>,
 ) -> io::Result<()> {
-    session.begin_statement(text);
-    let written = match sql::execute(session, text) {
+    session.begin_statement(&text);
+    // BINLOG_GTID_POS reads a file up to a position: not on a thread that serves others.
+    let executing = Arc::clone(session);
+    let executed = tokio::task::spawn_blocking(move || sql::execute(&executing, &text)).await;
+    let written = match executed.map_err(io::Error::other)? {
         Ok(Answer::Ok) => results.completed(ok()).await,
         Ok(Answer::Rows(rows)) => write_rows(rows, results).await,
         Ok(Answer::Events(rows)) => write_events(*rows, results).await,

@@ -6,7 +6,7 @@ use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState, parse_list};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler, TransactionOptions};
+use spillway_binlog::transaction::Assembled;
 use spillway_binlog::{Log, LogOptions};
 use spillway_metrics::Registry;
 use spillway_metrics::serve::ServeMetrics;
@@ -32,7 +32,7 @@ pub(super) const PASSWORD: &str = "geheim";
 pub(super) struct Stage {
     pub service: Arc<Service>,
     pub registry: Registry,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// The layout of events of MariaDB 10.11.
@@ -100,6 +100,13 @@ impl Stage {
 
     /// A log whose first file begins at a position.
     pub fn begun(state: &str) -> Self {
+        let stage = Self::behind(state);
+        stage.service.log.set_caught_up();
+        stage
+    }
+
+    /// The same, but what its source has is not in the log yet.
+    pub fn behind(state: &str) -> Self {
         let stage = Self::with(1 << 30);
         stage.begin(state);
         stage
@@ -123,7 +130,7 @@ impl Stage {
     /// Opens the first file.
     pub fn begin(&self, state: &str) {
         let state = GtidState::from_list(&parse_list(state).unwrap());
-        self.service.log.begin(Arc::new(format()), state).wait_durable().unwrap();
+        self.service.log.submitter().begin(Arc::new(format()), state).wait_durable().unwrap();
     }
 
     fn with(max_binlog_size: u64) -> Self {
@@ -154,7 +161,7 @@ impl Stage {
         let local = "127.0.0.1:4307".parse().unwrap();
         let options = ServeOptions { listen: local, server_id: SERVER_ID, accounts };
         let service = Arc::new(Service::new(options, local, log, upstream, metrics));
-        Self { service, registry, _dir: dir }
+        Self { service, registry, dir }
     }
 
     /// As if an upstream had greeted.
@@ -165,19 +172,15 @@ impl Stage {
 
     /// Records a transaction.
     pub fn record(&self, events: &[Vec<u8>]) {
-        let options = TransactionOptions {
-            row_event_max_size: 65_536,
-            max_cache_size: None,
-            checksum: ChecksumAlgorithm::Crc32,
-        };
-        let mut assembler = TransactionAssembler::new(options, Arc::new(format()));
+        let source = self.service.log.submitter();
+        let mut assembler = source.assembler(Arc::new(format()));
         let mut complete = None;
         for event in events {
             if let Assembled::Complete(transaction) = assembler.push(event).unwrap() {
                 complete = Some(transaction);
             }
         }
-        self.service.log.submit(complete.unwrap()).wait_durable().unwrap();
+        source.submit(complete.unwrap()).wait_durable().unwrap();
     }
 
     /// Records ordinary transactions under these GTIDs.
@@ -185,6 +188,14 @@ impl Stage {
         for gtid in parse_list(gtids).unwrap() {
             self.record(&transaction(gtid, "insert into t values (1)"));
         }
+    }
+
+    /// Writes over a file of the log, as a failing disk would.
+    pub fn damage(&self, file: &str, position: u64, bytes: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let path = self.dir.path().join(file);
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(bytes, position).unwrap();
     }
 
     /// A session as its owner has it after login.

@@ -29,7 +29,9 @@ struct Capturing {
 impl Capturing {
     fn start(fake: &FakeUpstream) -> Self {
         let dir = TempDir::new().unwrap();
-        let log = Arc::new(Log::open(LogOptions::new(dir.path(), 4307)).unwrap());
+        let options =
+            LogOptions { max_cache_size: Some(1 << 20), ..LogOptions::new(dir.path(), 4307) };
+        let log = Arc::new(Log::open(options).unwrap());
         let upstream = Arc::new(Upstream::new("main", fake.address()));
         let registry = Arc::new(Registry::new());
         let metrics = SourceFamilies::register(&registry).unwrap().of("main");
@@ -40,8 +42,6 @@ impl Capturing {
                 password: Box::new(|| Ok("secret".into())),
             },
             start: StartPosition::Oldest,
-            row_event_max_size: 1 << 16,
-            max_cache_size: Some(1 << 20),
         };
         let stop = CancellationToken::new();
         let (log_too, upstream_too) = (Arc::clone(&log), Arc::clone(&upstream));

@@ -7,6 +7,7 @@ use spillway_integration_tests::client::Client;
 use spillway_integration_tests::run_dir::temp_dir;
 use spillway_integration_tests::servers::{CAPTURE_USER, Server};
 use spillway_integration_tests::spillway::Spillway;
+use spillway_integration_tests::stack::assert_files_valid;
 use spillway_integration_tests::tool;
 
 use crate::report::{Row, median};
@@ -29,6 +30,7 @@ pub fn measure() -> Vec<Row> {
 
 /// 100 transactions of 1,000 rows of 5,000 bytes, in rows events of 8 KiB: each has to be repacked.
 fn large_rows() -> Work {
+    println!("preparing 500 MB of large rows");
     let upstream = Server::upstream_with(&["--innodb-buffer-pool-size=256M"]);
     upstream.run("CREATE DATABASE b; CREATE TABLE b.t (id INT AUTO_INCREMENT PRIMARY KEY, t TEXT)");
     let mut client = upstream.root();
@@ -41,6 +43,7 @@ fn large_rows() -> Work {
 }
 
 fn small_transactions() -> Work {
+    println!("preparing 300,000 one-row transactions");
     let upstream = Server::upstream_with(&["--innodb-buffer-pool-size=256M"]);
     upstream.run("CREATE DATABASE b; CREATE TABLE b.t (id INT PRIMARY KEY, t VARCHAR(20))");
     let count = 300_000;
@@ -115,7 +118,7 @@ fn spillway(upstream: &Server) -> f64 {
     loop {
         let seen = client.as_mut().map(|c| c.query("SELECT @@GLOBAL.gtid_binlog_pos"));
         match seen {
-            Some(Ok(reply)) if reply.scalar() == wanted => return begin.elapsed().as_secs_f64(),
+            Some(Ok(reply)) if reply.scalar() == wanted => break,
             Some(Ok(_)) => {}
             Some(Err(_)) | None => client = spillway.replica_client().ok(),
         }
@@ -126,6 +129,9 @@ fn spillway(upstream: &Server) -> f64 {
         );
         std::thread::sleep(POLL);
     }
+    let took = begin.elapsed().as_secs_f64();
+    assert_files_valid(&spillway);
+    took
 }
 
 /// What an earlier run left for the disk is written before the next one is timed.

@@ -89,6 +89,11 @@ impl std::fmt::Display for Coordinates {
 }
 
 impl DumpError {
+    /// Whether the log lacks what the replica has.
+    pub fn is_ahead(&self) -> bool {
+        matches!(self, Self::Ahead(_) | Self::Diverged(_))
+    }
+
     /// The name in the metric.
     pub fn reason(&self) -> &'static str {
         match self {

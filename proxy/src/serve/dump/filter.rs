@@ -107,6 +107,16 @@ impl Filter {
         }
     }
 
+    /// For a dump that starts within a file, at a place where the GTID state is `known`: a position reached there is told before
+    /// the first event, by [`Filter::notice`].
+    pub fn resuming(request: &DumpRequest, log: &GtidState, known: &[Gtid]) -> Self {
+        let mut filter = Self::new(request, log, known);
+        if let Start::Gtid(start) = &request.start {
+            filter.reached = filter.positions.len() < start.state.len();
+        }
+        filter
+    }
+
     /// Whether the replica has everything before the first event, so that a server's restart there is news to it.
     pub fn is_at_start(&self) -> bool {
         self.positions.values().all(|position| position.empty_domain)

@@ -28,6 +28,8 @@ use wire::Wire;
 const STATE_SENDING: &str = "Sending binlog event to slave";
 const STATE_WAITING: &str = "Master has sent all binlog to slave; waiting for more updates";
 
+const STATE_HELD: &str = "Waiting for the log to catch up with its source";
+
 /// As long as a replica gives its KILL (`rpl_semi_sync_slave_kill_conn_timeout`, 5 s).
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -102,7 +104,7 @@ where
         "binlog dump starts"
     );
     wait_for_first_file(session, wire, request.non_block).await?;
-    let opening = open(session, &request).await?;
+    let opening = open_or_hold(session, wire, &request).await?;
     let mut stream = Stream::open(session, wire, request, progress, replica, opening).await?;
     loop {
         stream.step(wire).await?;
@@ -138,6 +140,37 @@ where
         tokio::select! {
             now = log.changed(end) => if now == end { return Err(Stop::Ended) },
             stop = wire.gone() => return Err(stop),
+        }
+    }
+}
+
+/// A replica that is ahead of a log which is still fetching again what a crash took is held, not refused: it goes on by itself.
+async fn open_or_hold<S>(
+    session: &Session,
+    wire: &mut Wire<S>,
+    request: &DumpRequest,
+) -> Result<Opening, Stop>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// The log may be caught up without another transaction.
+    const LOOK_EVERY: Duration = Duration::from_millis(500);
+    let log = &session.service.log;
+    loop {
+        let (seen, settled) = (log.end(), log.is_caught_up() || request.non_block);
+        match open(session, request).await {
+            Err(Stop::Failed(error)) if error.is_ahead() && !settled => {}
+            opened => return opened,
+        }
+        set_state(session, STATE_HELD);
+        tokio::select! {
+            _ = log.changed(seen) => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            stop = wire.gone() => return Err(stop),
+        }
+        if let Some(reason) = session.connection.end_reason() {
+            tracing::debug!(?reason, "a held dump ends");
+            return Err(Stop::Ended);
         }
     }
 }

@@ -6,7 +6,7 @@ use spillway_binlog::Log;
 use spillway_binlog::event::header::FLAG_IN_USE;
 use spillway_binlog::event::{ChecksumAlgorithm, EventHeader, EventType, control};
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
-use spillway_binlog::reader::{AttachError, Cursor, ReadError, Run};
+use spillway_binlog::reader::{AttachError, Cursor, ReadError, Run, Sought};
 
 use super::error::{Coordinates, DumpError};
 use super::filter::{Filter, holds};
@@ -40,15 +40,32 @@ pub(super) fn open(log: &Arc<Log>, request: &DumpRequest) -> Result<Opening, Dum
     };
     let mut cursor =
         log.cursor(file, FIRST_POSITION).map_err(|error| read(error, &name, position))?;
-    let filter = Filter::new(request, &state, cursor.gtid_list());
     let raw = take_format_description(&mut cursor)?;
+    let sought = seek(log, file, request).map_err(|error| read(error, &name, position))?;
+    let (filter, position) = match sought {
+        Some(Sought { cursor: there, state: known }) => {
+            let position = there.position();
+            cursor = there;
+            (Filter::resuming(request, &state, &known.list()), position)
+        }
+        None => (Filter::new(request, &state, cursor.gtid_list()), position),
+    };
     let further_on = position > FIRST_POSITION;
-    if further_on {
+    if further_on && cursor.position() != position {
         cursor = log.cursor(file, position).map_err(|error| read(error, &name, position))?;
     }
     let keep_created = !further_on && filter.is_at_start();
     let format_description = outgoing_format_description(raw, keep_created, further_on);
     Ok(Opening { cursor, filter, position, format_description })
+}
+
+/// A place further on in the file than its beginning, as MariaDB 11.8 finds one by its GTID index. With an UNTIL position all of the
+/// file is looked at: what lies between it and the replica's own position decides.
+fn seek(log: &Log, file: u64, request: &DumpRequest) -> Result<Option<Sought>, ReadError> {
+    match &request.start {
+        Start::Gtid(start) if start.until.is_none() => log.seek_gtid(file, &start.state),
+        Start::Gtid(_) | Start::Position { .. } => Ok(None),
+    }
 }
 
 /// The file the client named (none: the first), its name as told in errors, and the position.

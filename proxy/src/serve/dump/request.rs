@@ -13,6 +13,9 @@ const FLAG_NON_BLOCK: u16 = 0x0001;
 /// Send Annotate_rows events.
 const FLAG_SEND_ANNOTATE_ROWS: u16 = 0x0002;
 
+/// The shortest period of heartbeats, as MariaDB's replicas allow it.
+const MIN_HEARTBEAT: Duration = Duration::from_millis(1);
+
 /// What `@mariadb_slave_capability` can say, each including the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Capability(pub u64);
@@ -100,7 +103,7 @@ impl DumpRequest {
             annotate: packet.flags & FLAG_SEND_ANNOTATE_ROWS != 0,
             checksum: variable("master_binlog_checksum").map(|value| checksum(&value)),
             capability: Capability(number("mariadb_slave_capability")),
-            heartbeat: (heartbeat != 0).then(|| Duration::from_nanos(heartbeat)),
+            heartbeat: (heartbeat != 0).then(|| Duration::from_nanos(heartbeat).max(MIN_HEARTBEAT)),
             semi_sync: number("rpl_semi_sync_slave") != 0,
         })
     }

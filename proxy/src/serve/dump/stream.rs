@@ -70,6 +70,10 @@ impl<'s> Stream<'s> {
             stream.send(wire, &event).await?;
             return Err(Stop::Eof);
         }
+        if let Some(notice) = stream.filter.notice() {
+            let event = stream.place.notice(&notice, position);
+            stream.send(wire, &event).await?;
+        }
         Ok(stream)
     }
 

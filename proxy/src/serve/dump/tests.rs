@@ -9,7 +9,7 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::print_list;
 
-use crate::serve::testing::{Client, SERVER_ID, Stage, gtid, standalone};
+use crate::serve::testing::{Client, SERVER_ID, Stage, gtid, standalone, transaction};
 use crate::wire::reply::ErrPacket;
 
 const FILE: &str = "binlog.000001";
@@ -148,6 +148,38 @@ async fn a_replica_by_gtid_gets_what_it_lacks_and_then_what_comes() {
 }
 
 #[tokio::test]
+async fn a_replica_that_comes_late_enters_a_large_file_near_its_position() {
+    let stage = Stage::begun("");
+    let text = "x".repeat(300_000);
+    for sequence in 1..=20 {
+        stage.record(&transaction(gtid(&format!("0-1-{sequence}")), &text));
+    }
+    let mut met = Vec::new();
+    for sequence in [1, 12, 13, 14, 15, 16, 20] {
+        let mut client = replica(&stage, &format!("0-1-{sequence}"), 2).await;
+        let opening = take(&mut client, 3).await;
+        let rotate = ChecksumAlgorithm::Crc32.verify(&opening[0].1).unwrap();
+        let (position, file) = parse_rotate(rotate).unwrap();
+        assert_eq!(file, FILE.as_bytes());
+        let format = FormatDescription::parse(&opening[1].1).unwrap();
+        let end = EventHeader::parse(&opening[1].1).unwrap().end_position;
+        assert_eq!((format.created, end == 0), (0, position > 4));
+        // Within the file, what is told first is where the replica stands, or is once it is reached.
+        assert_eq!(opening[2].0, if position > 4 { "Gtid_list*" } else { "Gtid_list" });
+        let reached = if position > 4 { opening } else { take(&mut client, 1).await };
+        let list = ChecksumAlgorithm::Crc32.verify(&reached.last().unwrap().1).unwrap();
+        let list = gtid_list::parse(list).unwrap().0;
+        assert_eq!(print_list(&list), format!("0-1-{sequence}"));
+        if sequence < 20 {
+            assert_eq!(gtids(&take(&mut client, 4).await), format!("0-1-{}", sequence + 1));
+        }
+        met.push(position);
+    }
+    assert_eq!(met[0], 4);
+    assert!(met.is_sorted() && met[1] > 5_000_000 && met[6] > 10_000_000, "{met:?}");
+}
+
+#[tokio::test]
 async fn a_fresh_replica_learns_of_the_sources_start() {
     let stage = Stage::begun("");
     stage.record_all("0-1-1");
@@ -237,6 +269,24 @@ async fn positions_that_cannot_be_are_told_in_mariadbs_words() {
         );
     }
     assert_eq!(gtids(&take(&mut replica(&stage, "0-1-5", 2).await, 11).await), "0-1-6,0-1-7");
+}
+
+#[tokio::test]
+async fn a_replica_ahead_of_a_log_that_lost_its_end_is_held_until_it_has_caught_up() {
+    let stage = Stage::behind("");
+    stage.record_all("0-1-1,0-1-2");
+    let mut client = replica(&stage, "0-1-4", 2).await;
+    stage.record_all("0-1-3,0-1-4,0-1-5");
+    let mut events = Vec::new();
+    while gtids(&events) != "0-1-5" {
+        events.push(next(&mut client).await);
+    }
+    // Ahead of a log that lacks nothing, it is refused.
+    let mut client = replica(&stage, "0-1-9", 3).await;
+    stage.service.log.set_caught_up();
+    let (code, text) = message(&mut client).await;
+    assert_eq!(code, 1236);
+    assert!(text.contains("0-1-9"), "{text}");
 }
 
 #[tokio::test]
@@ -352,7 +402,7 @@ async fn before_the_first_file_a_dump_waits() {
 async fn an_event_of_several_packets_arrives_whole() {
     let stage = Stage::begun("");
     let text = "x".repeat(20 << 20);
-    stage.record(&crate::serve::testing::transaction(gtid("0-1-1"), &text));
+    stage.record(&transaction(gtid("0-1-1"), &text));
     let mut client = tool(&stage, FILE, 4).await;
     take(&mut client, 4).await;
     for _ in 0..2 {
@@ -364,4 +414,56 @@ async fn an_event_of_several_packets_arrives_whole() {
         assert!(event.ends_with(&[b'x'; 1000]));
     }
     assert_eq!(names(&until_end(&mut client).await), ["Xid", "EOF"]);
+}
+
+#[tokio::test]
+async fn kill_ends_a_dump_whose_client_reads_no_more() {
+    let stage = Stage::begun("");
+    // More than the connection holds.
+    let text = "x".repeat(4 << 20);
+    stage.record(&transaction(gtid("0-1-1"), &text));
+    let client = replica(&stage, "", 7).await;
+    let progress = || {
+        let connection = stage.service.connections.find(u64::from(client.id));
+        connection.and_then(|connection| connection.dump())
+    };
+    let mut killer = stage.login("repl").await;
+    while progress().is_none() {
+        assert_eq!(killer.single("SELECT 1").await, "1");
+    }
+    assert_eq!(killer.query(&format!("KILL {}", client.id)).await[0], 0);
+    let Client { stream: _unread, task, .. } = client;
+    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn damage_is_told_with_its_position_and_never_sent() {
+    let stage = Stage::begun("");
+    stage.record_all("0-1-1,0-1-2");
+    let all = until_end(&mut tool(&stage, FILE, 4).await).await;
+    // The size in the header of the second transaction's GTID event.
+    let second: usize = 4 + all[1..7].iter().map(|(_, event)| event.len()).sum::<usize>();
+    stage.damage(FILE, second as u64 + 9, &[3, 0, 0, 0]);
+    let events = until_end(&mut tool(&stage, FILE, 4).await).await;
+    assert!(!gtids(&events).contains("0-1-2"));
+    let error = ErrPacket::parse(&events.last().unwrap().1).unwrap();
+    let place = format!("{FILE} is damaged at position {second}:");
+    assert!(error.code == 1236 && error.message.starts_with(&place), "{}", error.message);
+}
+
+#[test]
+fn lag_is_what_was_not_sent() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let stage = Stage::many_files();
+    stage.record_all("0-1-1,0-1-2");
+    let session = stage.session("repl");
+    let dump = stage.service.connections.start_dump(&session.connection, 7);
+    let files = stage.service.log.files();
+    let all: u64 = files.iter().map(|file| file.size).sum();
+    assert_eq!(super::lag_bytes(&files, &dump), all);
+    dump.file.store(1, Relaxed);
+    dump.position.store(100, Relaxed);
+    assert_eq!(super::lag_bytes(&files, &dump), all - 100);
+    dump.file.store(2, Relaxed);
+    assert_eq!(super::lag_bytes(&files, &dump), all - files[0].size - 100);
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod events;
 mod parse;
+mod parser;
 mod select;
 mod set;
 mod show;
@@ -17,7 +18,7 @@ pub(super) use events::EventRows;
 use opensrv_mysql::ErrorKind;
 
 use super::session::Session;
-use parse::ParseError;
+use parser::ParseError;
 use statement::Statement;
 
 /// Executes one statement.

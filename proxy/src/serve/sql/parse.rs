@@ -1,25 +1,10 @@
 //! Words to statements: a small recursive descent over what replicas, tools and people send to a binlog server.
 
+use super::parser::{ParseError, Parsed, Parser};
 use super::statement::{
     Assignment, EventRange, Expression, Filter, Pattern, SelectItem, Show, Statement, SystemName,
 };
-use super::token::{Kind, Token, tokenize};
-
-/// Why a text is no statement of ours.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ParseError {
-    /// Nothing but blanks and comments.
-    Empty,
-    /// Broken, from this byte on.
-    Syntax(usize),
-    /// Sound as far as can be told, but nothing this port answers.
-    Unsupported,
-}
-
-/// How deep brackets may nest: no client of this port nests more than two.
-const MAX_DEPTH: usize = 16;
-
-type Parsed<T> = Result<T, ParseError>;
+use super::token::{Kind, tokenize};
 
 /// Reads one statement; a semicolon may end it.
 ///
@@ -30,17 +15,10 @@ pub(super) fn parse(text: &str) -> Parsed<Statement> {
     if tokens.is_empty() {
         return Err(ParseError::Empty);
     }
-    let mut parser = Parser { text, tokens, at: 0, depth: 0 };
+    let mut parser = Parser::new(text, tokens);
     let statement = parser.statement()?;
     while parser.symbol(';') {}
-    if parser.at < parser.tokens.len() { Err(parser.fault()) } else { Ok(statement) }
-}
-
-struct Parser<'a> {
-    text: &'a str,
-    tokens: Vec<Token>,
-    at: usize,
-    depth: usize,
+    if parser.is_at_end() { Ok(statement) } else { Err(parser.fault()) }
 }
 
 impl Parser<'_> {
@@ -73,7 +51,7 @@ impl Parser<'_> {
     }
 
     fn select_item(&mut self) -> Parsed<SelectItem> {
-        let first = self.at;
+        let first = self.place();
         let expression = self.expression()?;
         let written = self.written(first);
         let name = match (&expression, self.alias()?) {
@@ -183,7 +161,7 @@ impl Parser<'_> {
             return self.names();
         }
         if let Some(Kind::UserVariable(name)) = self.peek().cloned() {
-            self.at += 1;
+            self.advance();
             let value = self.assigned()?;
             return Ok(Assignment::User { name: name.to_ascii_lowercase(), value });
         }
@@ -200,7 +178,7 @@ impl Parser<'_> {
 
     fn system_assignment(&mut self) -> Parsed<Assignment> {
         let variable = if matches!(self.peek(), Some(Kind::SystemSign)) {
-            self.at += 1;
+            self.advance();
             self.system_name()?
         } else {
             let global = self.set_scope();
@@ -220,7 +198,7 @@ impl Parser<'_> {
             _ => None,
         };
         if scope.is_some() {
-            self.at += 1;
+            self.advance();
         }
         scope.unwrap_or(false)
     }
@@ -376,126 +354,6 @@ impl Parser<'_> {
             return Err(ParseError::Unsupported);
         }
         Ok(Statement::Kill { id: self.unsigned()?, query_only })
-    }
-
-    // What the rules above are made of.
-
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.fault());
-        }
-        self.depth += 1;
-        let result = read(self);
-        self.depth -= 1;
-        result
-    }
-
-    fn peek(&self) -> Option<&Kind> {
-        self.tokens.get(self.at).map(|token| &token.kind)
-    }
-
-    fn next(&mut self) -> Option<Kind> {
-        let kind = self.peek().cloned();
-        self.at += usize::from(kind.is_some());
-        kind
-    }
-
-    /// Takes this keyword if it stands here.
-    fn keyword(&mut self, wanted: &str) -> bool {
-        let here =
-            matches!(self.peek(), Some(Kind::Word(word)) if word.eq_ignore_ascii_case(wanted));
-        self.at += usize::from(here);
-        here
-    }
-
-    fn symbol(&mut self, wanted: char) -> bool {
-        let here = self.peek() == Some(&Kind::Symbol(wanted));
-        self.at += usize::from(here);
-        here
-    }
-
-    fn expect(&mut self, wanted: char) -> Parsed<()> {
-        if self.symbol(wanted) { Ok(()) } else { Err(self.fault()) }
-    }
-
-    fn expect_keyword(&mut self, wanted: &str) -> Parsed<()> {
-        if self.keyword(wanted) { Ok(()) } else { Err(self.fault()) }
-    }
-
-    fn after(&mut self, wanted: &str, show: Show) -> Parsed<Show> {
-        if self.keyword(wanted) { Ok(show) } else { Err(ParseError::Unsupported) }
-    }
-
-    fn either(&mut self, one: &str, first: Show, other: &str, second: Show) -> Parsed<Show> {
-        if self.keyword(one) { Ok(first) } else { self.after(other, second) }
-    }
-
-    fn word(&mut self) -> Option<String> {
-        match self.peek() {
-            Some(Kind::Word(word)) => {
-                let word = word.clone();
-                self.at += 1;
-                Some(word)
-            }
-            _ => None,
-        }
-    }
-
-    /// A name, bare or quoted either way.
-    fn name(&mut self) -> Parsed<String> {
-        match self.peek() {
-            Some(Kind::Word(name) | Kind::Quoted(name) | Kind::Text(name)) => {
-                let name = name.clone();
-                self.at += 1;
-                Ok(name)
-            }
-            _ => Err(self.fault()),
-        }
-    }
-
-    fn text(&mut self) -> Parsed<String> {
-        match self.peek() {
-            Some(Kind::Text(text)) => {
-                let text = text.clone();
-                self.at += 1;
-                Ok(text)
-            }
-            _ => Err(self.fault()),
-        }
-    }
-
-    fn unsigned(&mut self) -> Parsed<u64> {
-        let value = match self.peek() {
-            Some(Kind::Number(digits)) => digits.parse().ok(),
-            _ => None,
-        };
-        let value = value.ok_or_else(|| self.fault())?;
-        self.at += 1;
-        Ok(value)
-    }
-
-    /// Options of a transaction statement: words, commas, nothing else.
-    fn skip_words(&mut self) {
-        while matches!(self.peek(), Some(Kind::Word(_) | Kind::Symbol(','))) {
-            self.at += 1;
-        }
-    }
-
-    /// The client's own bytes from this word to the last one taken.
-    fn written(&self, first: usize) -> String {
-        let start = self.tokens.get(first).map_or(0, |token| token.span.start);
-        let end = self.tokens.get(self.at.saturating_sub(1)).map_or(start, |token| token.span.end);
-        self.text.get(start..end).unwrap_or_default().to_owned()
-    }
-
-    fn fault(&self) -> ParseError {
-        let here = self.tokens.get(self.at);
-        ParseError::Syntax(here.map_or(self.text.len(), |token| token.span.start))
-    }
-
-    fn fault_before(&self) -> ParseError {
-        let here = self.tokens.get(self.at.saturating_sub(1));
-        ParseError::Syntax(here.map_or(self.text.len(), |token| token.span.start))
     }
 }
 

@@ -1,0 +1,4 @@
+//! See `events` in the library.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| spillway_binlog_fuzz::events(data));

@@ -1,0 +1,4 @@
+//! See `rows` in the library.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| spillway_binlog_fuzz::rows(data));

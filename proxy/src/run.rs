@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use spillway_binlog::Log;
 use spillway_metrics::binlog::BinlogMetrics;
@@ -44,7 +44,11 @@ pub fn run(path: &Path, config: Config) -> Result<Outcome, Failure> {
         .map_err(Failure::fault)?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(Failure::fault)?;
-        let running = Running::start(&config).await?;
+        // Starting can wait for a full disk: a signal ends that too.
+        let running = tokio::select! {
+            running = Running::start(&config) => running?,
+            () = wanted_to_stop(&mut signals) => return Ok(Outcome::Fine),
+        };
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
         let mut reloader =
             Reloader::new(path, config, level, Arc::clone(&running.log), running.process.clone());
@@ -57,9 +61,13 @@ pub fn run(path: &Path, config: Config) -> Result<Outcome, Failure> {
     })
 }
 
+async fn wanted_to_stop(signals: &mut Signals) {
+    while signals.next().await == Wanted::Reload {}
+}
+
 /// Whoever asks twice does not want to wait for connections to end.
 async fn end_at_second(mut signals: Signals) {
-    while signals.next().await == Wanted::Reload {}
+    wanted_to_stop(&mut signals).await;
     tracing::warn!("second signal: ending at once");
     std::process::exit(1);
 }
@@ -94,9 +102,13 @@ impl Running {
         let stop = Stop::default();
         let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
 
-        let log = open_log(config, families.binlog.clone()).await?;
+        let relay = || start_relay(config, &upstream, &families.relay, &stop);
+        let mut relayed = None;
+        // Apps need no log.
+        let relay_alone = || relay().map(|relay| relayed = Some(relay));
+        let log = open_log(config, families.binlog.clone(), relay_alone).await?;
         let serve = start_serve(config, &log, &upstream, families.serve, &stop)?;
-        let relay = start_relay(config, &upstream, &families.relay, &stop)?;
+        let relay = relayed.map_or_else(relay, Ok)?;
         let endpoint = bind_http(config).await?;
         // Last: from here on there is something to lose.
         let capture = start_capture(config, &log, &upstream, &families.source, &stop)?;
@@ -150,14 +162,34 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     done.inspect_err(|error| tracing::error!(%error, "a part failed while it stopped")).ok()
 }
 
-async fn open_log(config: &Config, metrics: BinlogMetrics) -> Result<Arc<Log>, Failure> {
-    let options = build::log_options(config, metrics);
+/// Opens the log. Recovery keeps a copy of what it cuts: on a full disk it is tried until there is room, and `waiting` is called
+/// once.
+async fn open_log(
+    config: &Config,
+    metrics: BinlogMetrics,
+    waiting: impl FnOnce() -> Result<(), Failure>,
+) -> Result<Arc<Log>, Failure> {
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
     let dir = config.binlog.dir.display();
-    // Recovery reads the last file: not on an async thread.
-    let opened = tokio::task::spawn_blocking(|| Log::open(options)).await;
-    let log = opened
-        .map_err(Failure::fault)?
-        .map_err(|error| Failure::fault(format!("cannot open the log in {dir}: {error}")))?;
+    let mut waiting = Some(waiting);
+    let log = loop {
+        let options = build::log_options(config, metrics.clone());
+        // Recovery reads the last file: not on an async thread.
+        let opened = tokio::task::spawn_blocking(|| Log::open(options)).await;
+        match opened.map_err(Failure::fault)? {
+            Ok(log) => break log,
+            Err(error) if error.is_full_disk() => {
+                if let Some(waiting) = waiting.take() {
+                    tracing::error!("{error}: make room, recording begins by itself");
+                    waiting()?;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Err(error) => {
+                return Err(Failure::fault(format!("cannot open the log in {dir}: {error}")));
+            }
+        }
+    };
     let (end, files) = (log.end(), log.files().len());
     tracing::info!(%dir, files, file = end.file, position = end.position, "the log is open");
     Ok(Arc::new(log))

@@ -168,15 +168,26 @@ impl Tail {
         Ok(())
     }
 
+    /// A copy that fails half way is removed: whoever starts again and again on a full disk must not fill it with copies.
     fn copy_aside(
         &self,
         place: &Place<'_>,
         file: &dyn LogFile,
         path: &Path,
     ) -> io::Result<PathBuf> {
-        const STEP: u64 = 1 << 20;
         let aside = free_name(place, path, self.end);
-        let copy = place.fs.open(&aside, true)?;
+        if let Err(error) = self.write_copy(place, file, &aside) {
+            // It may not even be there.
+            let _ = place.fs.remove(&aside);
+            return Err(error);
+        }
+        place.fs.sync_dir(place.dir)?;
+        Ok(aside)
+    }
+
+    fn write_copy(&self, place: &Place<'_>, file: &dyn LogFile, aside: &Path) -> io::Result<()> {
+        const STEP: u64 = 1 << 20;
+        let copy = place.fs.open(aside, true)?;
         let mut from = self.end;
         let mut buffer = Vec::new();
         while from < self.len {
@@ -185,9 +196,7 @@ impl Tail {
             copy.write_all_at(&mut [IoSlice::new(&buffer)], from - self.end)?;
             from += buffer.len() as u64;
         }
-        copy.sync_data()?;
-        place.fs.sync_dir(place.dir)?;
-        Ok(aside)
+        copy.sync_data()
     }
 }
 

@@ -1,10 +1,13 @@
 //! Every row of the recovery table, on real files.
 
 use std::fs;
+use std::sync::Arc;
 
 use super::*;
-use crate::Log;
+use crate::fs::faulty::{Fault, FaultyFileSystem};
+use crate::reader::{ReadError, Run};
 use crate::testing::{self, Sample};
+use crate::{Log, LogOptions};
 
 fn open(sample: &Sample) -> Result<Log, OpenError> {
     Log::open(sample.options())
@@ -132,12 +135,60 @@ fn the_last_file_may_end_anywhere() {
 }
 
 #[test]
+fn a_full_disk_at_opening_leaves_no_half_copies() {
+    let whole = recorded(3);
+    for at in 0.. {
+        let sample = whole.copy();
+        cut(&last(&sample), 10);
+        let faulty = Arc::new(FaultyFileSystem::new(Fault::Full { times: 1 }, at));
+        let opened = Log::open(LogOptions { fs: faulty.clone(), ..sample.options() });
+        if let Err(error) = &opened {
+            assert!(error.is_full_disk(), "{at}: {error}");
+        }
+        let first_time = opened.is_ok();
+        drop(opened);
+        goes_on(&sample, 3, 4);
+        let is_copy = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().contains(".cut-");
+        let copies = fs::read_dir(sample.dir()).unwrap().filter_map(Result::ok).filter(is_copy);
+        let sizes: Vec<_> = copies.map(|entry| entry.metadata().unwrap().len()).collect();
+        assert!(sizes.windows(2).all(|pair| pair[0] == pair[1]), "{at}: half a copy in {sizes:?}");
+        if first_time {
+            assert_eq!(sizes.len(), 1);
+        }
+        if faulty.operations() <= at {
+            break;
+        }
+    }
+}
+
+#[test]
 fn damage_in_what_was_durable_is_refused_with_its_position() {
     let sample = recorded(3);
     let path = last(&sample);
     flip(&path, usize::try_from(sample.head_len()).unwrap() + 25);
     let Err(OpenError::Damaged { fault, .. }) = open(&sample) else { panic!("opened") };
     assert_eq!(fault.position, sample.head_len());
+}
+
+#[test]
+fn rot_in_a_closed_file_that_was_taken_on_trust_ends_the_reader() {
+    let sample = recorded(40);
+    let path = sample.files().remove(1);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let at = fs::metadata(&path).unwrap().len() / 2;
+    flip(&path, usize::try_from(at).unwrap());
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    let log = open(&sample).unwrap();
+    let mut cursor = log.cursor(log.files()[1].number, 4).unwrap();
+    let position = loop {
+        match cursor.next_run(100) {
+            Ok(Run::Events(run)) => assert!(run.position + run.bytes.len() as u64 <= at),
+            Ok(other) => panic!("never ended: {other:?}"),
+            Err(ReadError::Damaged { position, .. }) => break position,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(position <= at);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::sql::{SqlError, Value};
 
 /// User variables a session may set. Replicas set nine; a client that sets thousands is mistaken or hostile.
 const MAX_USER_VARIABLES: usize = 128;
-/// Bytes of one user variable. A GTID position of ten thousand domains has 300 KiB.
+/// Bytes of a session's user variables, names included. A GTID position of ten thousand domains has 300 KiB.
 const MAX_USER_VARIABLE_BYTES: usize = 1 << 20;
 /// Statements a session may have prepared at a time.
 const MAX_STATEMENTS: usize = 256;
@@ -148,13 +148,14 @@ impl Session {
     /// Sets `@name`.
     ///
     /// # Errors
-    /// Too many variables, or one too large.
+    /// Too many variables, or too many bytes of them.
     pub fn set_user_variable(&self, name: &str, value: Value) -> Result<(), SqlError> {
         let mut state = lock(&self.state);
-        let large = matches!(&value, Value::Text(text) if text.len() > MAX_USER_VARIABLE_BYTES);
+        let others = state.user_variables.iter().filter(|(other, _)| other.as_str() != name);
+        let bytes = others.fold(size(name, &value), |sum, (name, value)| sum + size(name, value));
         let full = state.user_variables.len() >= MAX_USER_VARIABLES
             && !state.user_variables.contains_key(name);
-        if large || full {
+        if bytes > MAX_USER_VARIABLE_BYTES || full {
             let message = format!("@{name} is beyond what a session of this port may keep");
             return Err(SqlError::new(ErrorKind::ER_WRONG_VALUE_FOR_VAR, message));
         }
@@ -298,5 +299,13 @@ impl Session {
             activity.command = "Sleep";
             activity.info = None;
         });
+    }
+}
+
+/// Bytes a user variable is counted with.
+fn size(name: &str, value: &Value) -> usize {
+    match value {
+        Value::Text(text) => name.len() + text.len(),
+        _ => name.len(),
     }
 }

@@ -276,3 +276,15 @@ fn a_session_keeps_a_bounded_number_of_variables() {
     ok(&session, "SET @v5 = 'again'");
     assert_eq!(error(&session, &format!("SET @v6 = '{}'", "x".repeat(2 << 20))), 1231);
 }
+
+#[test]
+fn a_session_keeps_a_bounded_number_of_bytes() {
+    let stage = Stage::begun("");
+    let session = stage.session("repl");
+    let half = "x".repeat(600 << 10);
+    ok(&session, &format!("SET @a = '{half}'"));
+    ok(&session, &format!("SET @a = '{half}'"));
+    assert_eq!(error(&session, &format!("SET @b = '{half}'")), 1231);
+    ok(&session, "SET @a = ''");
+    ok(&session, &format!("SET @b = '{half}'"));
+}

@@ -64,7 +64,7 @@ const MAX_BINLOG_SIZE: Key<u64> = Key {
 
 const BINLOG_CHECKSUM: Key<Checksum> = Key {
     name: "binlog_checksum",
-    meaning: "The checksum at the end of each event written.",
+    meaning: "The checksum at the end of each event written. Without one, damage inside an event cannot be noticed.",
     allowed: "\"CRC32\" or \"NONE\"",
     default: Some("\"CRC32\""),
     reload: false,

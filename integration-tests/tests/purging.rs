@@ -82,7 +82,7 @@ fn a_replica_keeps_its_file_until_the_log_is_over_its_limit() {
     let mut spillway = with_privileges(&upstream);
     spillway.wait_recorded(&upstream.gtid_binlog_pos());
     let files = spillway.binlog_files().len();
-    assert!(files > ROWS / 2, "{files} files");
+    assert!(files > ROWS / 4, "{files} files");
 
     // The file it is in stays, and those behind it.
     let replica = stuck_replica(&spillway);
@@ -124,7 +124,10 @@ fn a_replica_keeps_its_file_until_the_log_is_over_its_limit() {
     replica.run("START SLAVE SQL_THREAD");
     let error = replica::wait_io_error(&replica, PURGED);
     assert!(error.starts_with("1236"), "{error}");
-    assert!(spillway.metric("spillway_binlog_purged_files_total").unwrap() > ROWS as f64);
+    let metrics = spillway.metrics();
+    let by_size = "spillway_binlog_purged_files_total{reason=\"total_size\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(by_size));
+    assert!(line.is_some_and(|count| count != "0"), "{metrics}");
 
     // Nor does one come in that is older than the log.
     let late = Server::replica();

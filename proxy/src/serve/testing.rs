@@ -143,7 +143,12 @@ impl Stage {
 
     fn with(max_binlog_size: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = LogOptions { max_binlog_size, ..LogOptions::new(dir.path(), SERVER_ID) };
+        let options = LogOptions {
+            max_binlog_size,
+            // No transaction here is a file of its own.
+            large_commit_threshold: u64::MAX,
+            ..LogOptions::new(dir.path(), SERVER_ID)
+        };
         let log = Arc::new(Log::open(options).unwrap());
         let upstream = Arc::new(Upstream::new("main", "127.0.0.1:3306".parse().unwrap()));
         let registry = Registry::new();

@@ -130,7 +130,7 @@ async fn sizes_are_bounded_before_and_after_login() {
     stranger.stream.write_all(&[0, 0, 0xff, 1]).await.unwrap();
     assert_eq!(error(&stranger.receive().await).0, 1153);
     let mut client = stage.login("repl").await;
-    assert!(is_ok(&client.query(&format!("SET @x = '{}'", "y".repeat(1 << 20))).await));
+    assert!(is_ok(&client.query(&format!("SET @x = '{}'", "y".repeat(1 << 19))).await));
     let [l0, l1, l2, ..] = MAX_PAYLOAD.to_le_bytes();
     client.stream.write_all(&[l0, l1, l2, 0]).await.unwrap();
     assert_eq!(error(&client.receive().await).0, 1153);

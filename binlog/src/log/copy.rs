@@ -13,6 +13,7 @@ const SLICE: usize = 1 << 20;
 
 /// Appends the transaction; after an error the file is what it was before.
 pub(crate) fn append(active: &mut ActiveFile, spilled: &mut Spilled) -> io::Result<()> {
+    spilled.file.check_written_back()?;
     let start = active.position;
     let checksum = active.entry.format.checksum;
     let result = append_events(active, spilled, checksum);

@@ -88,7 +88,7 @@ impl Transaction {
     /// Makes the events in its cache file durable.
     fn sync_body(&self) -> std::io::Result<()> {
         match self.spilled() {
-            Some(spilled) => spilled.file.file.sync_data(),
+            Some(spilled) => spilled.file.finish_sync(),
             None => Ok(()),
         }
     }

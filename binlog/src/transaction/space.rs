@@ -3,9 +3,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fs::{FileSystem, LogFile};
 
@@ -27,7 +27,49 @@ pub(crate) struct CacheSpace {
     next: AtomicU64,
     /// Bytes of magic and header events of a file that would be created now.
     header_len: AtomicU64,
-    write_back: SyncSender<Arc<dyn LogFile>>,
+    write_back: SyncSender<Arc<WriteBack>>,
+}
+
+/// The writing back of one cache file in the background. A failed sync is told once, to whoever syncs first: so it is kept here for
+/// the sync before the commit, and once that has been done nobody else syncs the file.
+#[derive(Debug)]
+struct WriteBack {
+    file: Arc<dyn LogFile>,
+    state: Mutex<WriteBackState>,
+}
+
+#[derive(Debug, Default)]
+struct WriteBackState {
+    failed: Option<String>,
+    finished: bool,
+}
+
+impl WriteBack {
+    fn run(&self) {
+        let mut state = self.lock();
+        if state.finished || state.failed.is_some() {
+            return;
+        }
+        state.failed = self.file.sync_data().err().map(|error| error.to_string());
+    }
+
+    /// The last sync: tells also what an earlier one met.
+    fn finish(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.finished = true;
+        self.file.sync_data()?;
+        state.failed.take().map_or(Ok(()), |error| Err(io::Error::other(error)))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.finished = true;
+        state.failed.take().map_or(Ok(()), |error| Err(io::Error::other(error)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WriteBackState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl CacheSpace {
@@ -45,10 +87,9 @@ impl CacheSpace {
                 tracing::warn!(file = %path.display(), "unknown file among the transaction caches: left alone");
             }
         }
-        let (write_back, requests) = sync_channel::<Arc<dyn LogFile>>(1);
+        let (write_back, requests) = sync_channel::<Arc<WriteBack>>(1);
         std::thread::Builder::new().name("binlog-write-back".into()).spawn(move || {
-            // A failure shows again at the sync before the commit, where it counts.
-            requests.iter().for_each(|file| drop(file.sync_data()));
+            requests.iter().for_each(|request| request.run());
         })?;
         let (next, header_len) = (AtomicU64::new(1), AtomicU64::new(0));
         Ok(Arc::new(Self { fs, dir, next, header_len, write_back }))
@@ -70,15 +111,9 @@ impl CacheSpace {
         let file: Arc<dyn LogFile> = Arc::from(self.fs.open(&path, true)?);
         let needed = self.header_len.load(Ordering::Relaxed) + lead + SPARE;
         let head = needed.next_multiple_of(HEAD_STEP);
-        Ok(CacheFile { space: Arc::clone(self), file, path, head, named: false })
-    }
-
-    /// Has the file's dirty pages written, in the background, and waits while what was asked before is still being written: so that
-    /// no sync ever meets more than a few slices of it. Who writes faster than the disk would otherwise leave the rest of it to the
-    /// one sync before the commit, and every other source's sync would wait behind that.
-    pub(super) fn write_back(&self, file: &Arc<dyn LogFile>) {
-        // The thread lives as long as this sender.
-        drop(self.write_back.send(Arc::clone(file)));
+        let state = Mutex::default();
+        let write_back = Arc::new(WriteBack { file: Arc::clone(&file), state });
+        Ok(CacheFile { space: Arc::clone(self), file, write_back, path, head, named: false })
     }
 }
 
@@ -94,6 +129,7 @@ fn is_cache_name(name: &str) -> bool {
 pub(crate) struct CacheFile {
     space: Arc<CacheSpace>,
     pub(crate) file: Arc<dyn LogFile>,
+    write_back: Arc<WriteBack>,
     pub(crate) path: PathBuf,
     /// Where the events begin: what comes before is kept for header events and the Gtid event.
     pub(crate) head: u64,
@@ -101,8 +137,28 @@ pub(crate) struct CacheFile {
 }
 
 impl CacheFile {
+    /// Has the file's dirty pages written, in the background, and waits while what was asked before is still being written: so that
+    /// no sync ever meets more than a few slices of it. Who writes faster than the disk would otherwise leave the rest of it to the
+    /// one sync before the commit, and every other source's sync would wait behind that.
     pub(super) fn write_back(&self) {
-        self.space.write_back(&self.file);
+        // The thread lives as long as this sender.
+        drop(self.space.write_back.send(Arc::clone(&self.write_back)));
+    }
+
+    /// Makes all that was written durable. From now on only its new owner syncs the file.
+    ///
+    /// # Errors
+    /// What this sync, or one in the background before it, met.
+    pub(crate) fn finish_sync(&self) -> io::Result<()> {
+        self.write_back.finish()
+    }
+
+    /// Whether all that was written back so far reached the disk. Nothing is written back any more.
+    ///
+    /// # Errors
+    /// What a sync in the background met: the bytes cannot be trusted.
+    pub(crate) fn check_written_back(&self) -> io::Result<()> {
+        self.write_back.check()
     }
 
     /// The file has become a log file.
@@ -141,5 +197,20 @@ mod tests {
         assert_eq!(left, ["cache-", "cache-x1", "notes"]);
         let path = space.create(42).unwrap().path.clone();
         assert!(!path.exists(), "dropped with its transaction");
+    }
+
+    #[test]
+    fn a_failure_in_the_background_is_told_at_the_sync_before_the_commit() {
+        use crate::fs::faulty::{Fault, FaultyFileSystem};
+        let dir = tempfile::TempDir::new().unwrap();
+        // Operations: the directory is real, then create, write, and the sync that fails once.
+        let fs = Arc::new(FaultyFileSystem::new(Fault::Full { times: 1 }, 1));
+        let space = CacheSpace::open(fs, dir.path()).unwrap();
+        let cache = space.create(42).unwrap();
+        cache.write_back.run();
+        assert!(cache.finish_sync().is_err(), "the second sync alone would have succeeded");
+        let again = space.create(42).unwrap();
+        again.write_back.run();
+        assert!(again.finish_sync().is_ok());
     }
 }

@@ -64,12 +64,18 @@ fn spillway_stopped_and_started_under_load_loses_and_repeats_nothing() {
 
 #[test]
 fn spillway_killed_again_and_again_loses_and_repeats_nothing() {
-    let mut stack = Stack::start_with(|s| s.with("[binlog]", "max_binlog_size", "\"1MiB\""));
-    let plan = Plan::disturbed(13, 3);
+    let stack = Stack::start_with(|s| s.with("[binlog]", "max_binlog_size", "\"1MiB\""));
+    assert_survives_kills(stack, 13, |_, _| {});
+}
+
+/// Spillway is killed as often as told under load, `before` is run before each; nothing is lost, nothing is there twice.
+pub(crate) fn assert_survives_kills(mut stack: Stack, seed: u64, before: impl Fn(&Server, u64)) {
+    let plan = Plan::disturbed(seed, 3);
     let ports = [stack.spillway.relay_port(), stack.upstream.port()];
     load::prepare(ports[0], &plan);
     let load = Running::start(&ports, &plan);
     for round in 0..setting("SPILLWAY_KILLS", 5) {
+        before(&stack.upstream, round);
         // Not a wait for something: the moment of the kill is to differ from round to round.
         sleep(Duration::from_millis(50 + round * 137 % 700));
         stack.spillway.kill();

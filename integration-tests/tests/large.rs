@@ -11,15 +11,15 @@ use spillway_integration_tests::dump::{
     ANNOTATE, Dump, FORMAT_DESCRIPTION, GTID, GTID_LIST, Request,
 };
 use spillway_integration_tests::fake_upstream::{FakeUpstream, ROWS_HEAD, WRITE_ROWS};
-use spillway_integration_tests::load::{self, Plan, Running};
 use spillway_integration_tests::proxy::Proxy;
 use spillway_integration_tests::replica::{self, REPLICA_USER};
 use spillway_integration_tests::run_dir::temp_dir;
 use spillway_integration_tests::servers::Server;
 use spillway_integration_tests::spillway::Spillway;
-use spillway_integration_tests::stack::{Stack, assert_files_valid, roll_back_prepared};
+use spillway_integration_tests::stack::{Stack, assert_files_valid};
 use spillway_integration_tests::{checksum, tool, wait};
 
+use crate::interruptions::assert_survives_kills;
 use crate::setting;
 
 const NONE: [PathBuf; 0] = [];
@@ -147,28 +147,16 @@ fn a_kill_while_a_large_transaction_arrives_leaves_nothing_of_it() {
 }
 
 fn killed_again_and_again(level: &str, seed: u64) {
-    let mut stack = Stack::start_with(|spillway| {
+    let stack = Stack::start_with(|spillway| {
         let spillway = spillway.with(BINLOG, "flush_log_at_trx_commit", level);
         spillway.with(BINLOG, "max_binlog_size", "\"1MiB\"").with(BINLOG, THRESHOLD, "\"10MiB\"")
     });
-    let plan = Plan::disturbed(seed, 3);
-    let ports = [stack.spillway.relay_port(), stack.upstream.port()];
-    load::prepare(ports[0], &plan);
     stack.upstream.run(TABLE);
-    let load = Running::start(&ports, &plan);
-    for round in 0..setting("SPILLWAY_KILLS", 5) {
+    assert_survives_kills(stack, seed, |upstream, round| {
         if round % 5 == 1 {
-            insert(&stack.upstream, 12);
+            insert(upstream, 12);
         }
-        // Not a wait for something: the moment of the kill is to differ from round to round.
-        sleep(Duration::from_millis(50 + round * 137 % 700));
-        stack.spillway.kill();
-        stack.spillway.start();
-        load.assert_running();
-    }
-    load.finish();
-    roll_back_prepared(&stack.upstream);
-    stack.assert_equal();
+    });
 }
 
 #[test]

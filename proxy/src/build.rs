@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_binlog::event::ChecksumAlgorithm;
+use spillway_binlog::gtid::Domains;
 use spillway_binlog::{CommitObserver, LogOptions, Retention};
 use spillway_metrics::binlog::BinlogMetrics;
 
@@ -68,6 +69,7 @@ pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOpti
         server_id: config.server_id,
         credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
         start: capture.start.clone(),
+        domains: Domains::all(),
     }
 }
 

@@ -1,3 +1,6 @@
-//! Positions and their order, one file a flavour. No I/O.
+//! Global transaction ids. One flavour a module: parse, print, order; no I/O.
 
+mod domains;
 pub mod mariadb;
+
+pub use domains::Domains;

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, Submitter};
 use spillway_metrics::source::SourceMetrics;
 use tokio_util::sync::CancellationToken;
@@ -47,8 +48,10 @@ pub struct CaptureOptions {
     pub server_id: u32,
     /// Who it logs in as.
     pub credentials: Credentials,
-    /// Where to begin when the log is empty.
+    /// Where to begin when the log has nothing of the source.
     pub start: StartPosition,
+    /// The replication domains it is the source of; groups of others are skipped.
+    pub domains: Domains,
 }
 
 /// What a capture works with.

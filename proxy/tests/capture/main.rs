@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use spillway::capture::{self, CaptureHandle, CaptureOptions, Credentials, StartPosition};
 use spillway::source::{CaptureState, Upstream};
+use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, LogEnd, LogOptions};
 use spillway_metrics::Registry;
 use spillway_metrics::source::SourceFamilies;
@@ -42,6 +43,7 @@ impl Capturing {
                 password: Box::new(|| Ok("secret".into())),
             },
             start: StartPosition::Oldest,
+            domains: Domains::all(),
         };
         let stop = CancellationToken::new();
         let (log_too, upstream_too) = (Arc::clone(&log), Arc::clone(&upstream));

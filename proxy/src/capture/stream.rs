@@ -1,6 +1,6 @@
 //! The dump's events: checked, put together to transactions, handed to the log under a byte bound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,9 +48,12 @@ pub(super) struct Stream<'a> {
     in_flight: InFlight,
     /// Where the upstream was when the session began, less what the log has of it.
     target: Vec<Gtid>,
+    /// Domains that were skipped in this session.
+    skipped: BTreeSet<u32>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
+    skipped_transactions: u64,
     bytes: u64,
 }
 
@@ -72,8 +75,9 @@ impl<'a> Stream<'a> {
         context: &'a Context,
         begin: Option<Begin>,
         checksum: ChecksumAlgorithm,
-        target: Vec<Gtid>,
+        mut target: Vec<Gtid>,
     ) -> Self {
+        target.retain(|gtid| context.options.domains.contains(gtid.domain));
         Self {
             context,
             begin,
@@ -82,9 +86,11 @@ impl<'a> Stream<'a> {
             assembler: None,
             in_flight: InFlight::default(),
             target,
+            skipped: BTreeSet::new(),
             last: None,
             last_timestamp: 0,
             transactions: 0,
+            skipped_transactions: 0,
             bytes: 0,
         }
     }
@@ -158,18 +164,34 @@ impl<'a> Stream<'a> {
             // The artificial Rotate before the format description.
             return Ok(());
         };
-        if let Assembled::Complete(transaction) = assembler.push(event)? {
-            self.last = Some(transaction.gtid());
-            self.transactions += 1;
-            let bytes = transaction.size();
-            self.in_flight.add(self.context.submitter.submit(transaction), bytes);
+        match assembler.push(event)? {
+            Assembled::Complete(transaction) => {
+                self.last = Some(transaction.gtid());
+                self.transactions += 1;
+                let bytes = transaction.size();
+                self.in_flight.add(self.context.submitter.submit(transaction), bytes);
+            }
+            Assembled::Skipped(gtid) => self.skipped(gtid),
+            Assembled::Pending | Assembled::Outside => {}
         }
         Ok(())
     }
 
+    /// A transaction of another domain. One that no source records is told, once a session.
+    fn skipped(&mut self, gtid: Gtid) {
+        self.skipped_transactions += 1;
+        if self.skipped.insert(gtid.domain) && !self.context.peers.record(gtid.domain) {
+            tracing::warn!(
+                source = self.context.upstream.name(),
+                "transactions of domain {} are not recorded, {gtid} first: no source names it in gtid_domains",
+                gtid.domain
+            );
+        }
+    }
+
     /// The upstream's next file, or the first of the dump.
     fn format_description(&mut self, event: &[u8]) -> Result<(), Fault> {
-        let format = FormatDescription::parse(event)?;
+        let mut format = FormatDescription::parse(event)?;
         self.checksum = format.checksum;
         if self.assembler.as_ref().is_some_and(TransactionAssembler::in_transaction) {
             // The upstream crashed in the middle of it; what it had sent was never committed.
@@ -178,11 +200,18 @@ impl<'a> Stream<'a> {
                 "a transaction was cut short by the upstream"
             );
         }
+        let Context { options, submitter, upstream, peers, .. } = self.context;
+        if peers.are_several() {
+            // Of one source's start a replica would drop the temporary tables of all.
+            format.created = 0;
+        }
         let format = Arc::new(format);
-        self.assembler = Some(self.context.submitter.assembler(Arc::clone(&format)));
+        peers.admit(upstream.name(), &format).map_err(Fault::Refused)?;
+        let assembler = submitter.assembler(Arc::clone(&format));
+        self.assembler = Some(assembler.recording(options.domains.clone()));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.in_flight.add(self.context.submitter.begin(format, state.clone()), 0);
+            self.in_flight.add(submitter.begin(format, options.domains.of_state(state)), 0);
             self.begin = None;
         }
         Ok(())
@@ -191,7 +220,7 @@ impl<'a> Stream<'a> {
     fn gtid_list(&mut self, event: &[u8]) -> Result<(), Fault> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
-            let state = GtidState::from_list(&list);
+            let state = GtidState::from_list(&self.context.options.domains.of_list(&list));
             self.in_flight.add(self.context.submitter.begin(Arc::clone(format), state), 0);
             self.begin = None;
         }
@@ -214,10 +243,13 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Tells the log once it has what the upstream had when the session began.
+    /// Tells the log once it has what this and every other upstream had when their sessions began.
     fn note_caught_up(&mut self) {
-        let log = &self.context.log;
+        let Context { log, peers, upstream, .. } = self.context;
         if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        if peers.is_caught_up(upstream.name()) {
             return;
         }
         let state = log.gtid_state();
@@ -225,7 +257,7 @@ impl<'a> Stream<'a> {
             let known = state.last_of(gtid.domain, gtid.server);
             known.is_none_or(|known| known.sequence < gtid.sequence)
         });
-        if self.target.is_empty() {
+        if self.target.is_empty() && peers.note_caught_up(upstream.name()) {
             log.set_caught_up();
         }
     }
@@ -235,6 +267,7 @@ impl<'a> Stream<'a> {
         let metrics = &self.context.metrics;
         metrics.bytes.inc_by(std::mem::take(&mut self.bytes));
         metrics.transactions.inc_by(std::mem::take(&mut self.transactions));
+        metrics.skipped.inc_by(std::mem::take(&mut self.skipped_transactions));
         if self.last_timestamp != 0 {
             metrics.last_event_timestamp.set(i64::from(self.last_timestamp));
         }

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod many;
 mod upstream;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway::capture::{self, CaptureHandle, CaptureOptions, Credentials, StartPosition};
+use spillway::capture::{
+    self, CaptureHandle, CaptureOptions, CapturedSource, Credentials, StartPosition,
+};
 use spillway::source::{CaptureState, Upstream};
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, LogEnd, LogOptions};
@@ -46,8 +49,8 @@ impl Capturing {
             domains: Domains::all(),
         };
         let stop = CancellationToken::new();
-        let (log_too, upstream_too) = (Arc::clone(&log), Arc::clone(&upstream));
-        let handle = capture::start(options, log_too, upstream_too, metrics, stop.clone()).unwrap();
+        let source = CapturedSource { options, upstream: Arc::clone(&upstream), metrics };
+        let handle = capture::start(vec![source], &log, &stop).unwrap();
         Self { log, upstream, registry, stop, handle: Some(handle), _dir: dir }
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::Level;
 use super::*;
+use crate::config::Config;
 
 fn config() -> Config {
     let text =
@@ -35,7 +36,8 @@ fn sound() -> Facts {
 }
 
 fn not_ok(facts: &Facts) -> Vec<Finding> {
-    let all = server(facts, &config()).into_iter();
+    let capture = config().sources.remove(0).capture.unwrap();
+    let all = server(facts, 4307, &capture).into_iter();
     all.filter(|finding| finding.level != Level::Ok).collect()
 }
 
@@ -69,6 +71,35 @@ fn each_setting_is_judged() {
         assert_eq!(finding.level, level, "{name}={value}");
         assert!(finding.text.contains(part), "{name}={value}: {}", finding.text);
     }
+}
+
+#[test]
+fn a_default_domain_that_is_not_recorded_is_named() {
+    let mut capture = config().sources.remove(0).capture.unwrap();
+    let warned = |capture: &Capture| {
+        let findings = server(&sound(), 4307, capture).into_iter();
+        findings.filter(|finding| finding.level == Level::Warn).collect::<Vec<_>>()
+    };
+    capture.gtid_domains = Some([0, 7].into());
+    assert_eq!(warned(&capture), []);
+    capture.gtid_domains = Some([7].into());
+    let [finding] = &warned(&capture)[..] else { panic!() };
+    assert!(finding.text.contains("gtid_domain_id is 0, which"), "{}", finding.text);
+}
+
+#[test]
+fn sources_of_different_series_are_a_fault() {
+    let sources = |versions: &[&str]| -> Vec<(&str, String)> {
+        let names = ["a", "b", "c"].into_iter().zip(versions);
+        names.map(|(name, version)| (name, (*version).to_owned())).collect()
+    };
+    let old = ["10.11.19-MariaDB-log", "10.11.2-MariaDB"];
+    assert_eq!(series(&sources(&[])), None);
+    assert_eq!(series(&sources(&old[..1])), None);
+    assert_eq!(series(&sources(&old)), None);
+    let finding = series(&sources(&[old[0], old[1], "11.8.9-MariaDB"])).unwrap();
+    assert_eq!(finding.level, Level::Fault);
+    assert!(finding.text.contains("and source c is 11.8.9-MariaDB"), "{}", finding.text);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn an_empty_log_has_no_position() {
 fn versions_are_the_upstreams() {
     let stage = Stage::begun("");
     let session = stage.session("repl");
-    // The upstream was never seen: what the recorded events say of it.
+    // No upstream was ever seen: what the recorded events say of it.
     assert_eq!(stage.service.greeting_version(), Some(format!("5.5.5-{VERSION}")));
     assert_eq!(row(&session, "SELECT VERSION() AS version, @@version"), [VERSION, VERSION]);
     stage.greet("11.8.9-MariaDB from Debian-log");
@@ -104,6 +104,11 @@ fn versions_are_the_upstreams() {
     assert_eq!(row(&session, "SELECT VERSION()"), ["11.8.9-MariaDB from Debian-log"]);
     stage.greet("5.5.5-10.11.19-MariaDB-log");
     assert_eq!(row(&session, "select version()"), ["10.11.19-MariaDB-log"]);
+    // Of several the first that was seen.
+    stage.greet_from(0, "5.5.5-10.11.2-MariaDB-log");
+    assert_eq!(row(&session, "select version()"), ["10.11.2-MariaDB-log"]);
+    stage.greet("5.5.5-10.11.20-MariaDB-log");
+    assert_eq!(row(&session, "select version()"), ["10.11.2-MariaDB-log"]);
 }
 
 #[test]

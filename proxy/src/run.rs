@@ -230,6 +230,11 @@ fn start_relays(
     metrics: &RelayMetrics,
     stop: &Stop,
 ) -> Result<Vec<Option<RelayHandle>>, Failure> {
+    let relayed = config.sources.iter().filter(|source| source.listen.is_some());
+    let connections = relayed.map(|source| source.max_connections as usize).sum::<usize>();
+    if connections > 0 {
+        relay::allow_open_files(connections);
+    }
     let sources = config.sources.iter().zip(upstreams);
     sources.map(|(source, upstream)| start_relay(source, upstream, metrics, stop)).collect()
 }

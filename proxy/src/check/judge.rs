@@ -194,7 +194,7 @@ fn retention(facts: &Facts) -> Finding {
 }
 
 /// How much recording will fetch at first.
-pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>) -> Vec<Finding> {
+pub(super) fn history(facts: &Facts, capture: &Capture, disk: Option<&Disk>) -> Vec<Finding> {
     let files = match &facts.binlogs {
         Ok(files) => files,
         Err(message) => {
@@ -202,12 +202,17 @@ pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>)
         }
     };
     if disk.is_some_and(|disk| disk.has_log) {
-        return vec![Finding::ok(
-            "the log is not empty: recording goes on behind its last transaction",
-        )];
+        let text = match capture.gtid_domains {
+            None => "the log is not empty: recording goes on behind its last transaction",
+            Some(_) => {
+                "the log is not empty: recording goes on behind its last transaction of source.gtid_domains, or begins at \
+                 source.start where it has none"
+            }
+        };
+        return vec![Finding::ok(text)];
     }
     let bytes: u64 = files.iter().map(|(_, size)| size).sum();
-    match start {
+    match &capture.start {
         StartPosition::Current => vec![Finding::ok("start = \"current\": history is not fetched")],
         StartPosition::Gtid(_) => {
             vec![Finding::ok("start is a GTID position: recording begins after it")]

@@ -112,7 +112,7 @@ async fn look_at(
     match probe::probe(&source.server, capture).await {
         Ok(facts) => {
             let mut findings = judge::server(&facts, server_id, capture);
-            findings.extend(judge::history(&facts, &capture.start, disk));
+            findings.extend(judge::history(&facts, capture, disk));
             (findings, Some(facts.version))
         }
         Err(sentence) => (vec![Finding::fault(sentence)], None),

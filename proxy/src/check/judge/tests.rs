@@ -12,6 +12,10 @@ fn config() -> Config {
     Config::parse(text, Path::new("f")).unwrap()
 }
 
+fn capture() -> Capture {
+    config().sources.remove(0).capture.unwrap()
+}
+
 fn sound() -> Facts {
     let variables = [
         ("log_bin", "ON"),
@@ -36,8 +40,7 @@ fn sound() -> Facts {
 }
 
 fn not_ok(facts: &Facts) -> Vec<Finding> {
-    let capture = config().sources.remove(0).capture.unwrap();
-    let all = server(facts, 4307, &capture).into_iter();
+    let all = server(facts, 4307, &capture()).into_iter();
     all.filter(|finding| finding.level != Level::Ok).collect()
 }
 
@@ -75,7 +78,7 @@ fn each_setting_is_judged() {
 
 #[test]
 fn a_default_domain_that_is_not_recorded_is_named() {
-    let mut capture = config().sources.remove(0).capture.unwrap();
+    let mut capture = capture();
     let warned = |capture: &Capture| {
         let findings = server(&sound(), 4307, capture).into_iter();
         findings.filter(|finding| finding.level == Level::Warn).collect::<Vec<_>>()
@@ -145,15 +148,17 @@ fn space(free: u64, has_log: bool) -> Disk {
 
 #[test]
 fn history_says_how_much_will_be_fetched() {
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 40, false)));
+    let mut capture = capture();
+    let found = history(&sound(), &capture, Some(&space(1 << 40, false)));
     let expected = "start = \"oldest\" will fetch 2 files from mbin.000003 on, 4.0 MiB in all";
     assert_eq!(found, [Finding::ok(expected)]);
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, false)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, false)));
     assert!(found.iter().all(|finding| finding.level == Level::Fault), "{found:?}");
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, true)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, true)));
     assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
     let refused = Facts { binlogs: Err("no".into()), ..sound() };
-    let found = history(&refused, &StartPosition::Current, None);
+    capture.start = StartPosition::Current;
+    let found = history(&refused, &capture, None);
     assert_eq!(found, [Finding::fault("SHOW BINARY LOGS is refused: no")]);
 }
 

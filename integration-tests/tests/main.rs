@@ -9,6 +9,7 @@ mod hostile;
 mod interruptions;
 mod large;
 mod log_files;
+mod many_sources;
 mod oracles;
 mod packing;
 mod purging;

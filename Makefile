@@ -10,10 +10,12 @@ MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
            mariadb-binlog=mariadb-client mariadb=mariadb-client
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
+# A further server: unpacked beside the installed one, not installed.
+export SPILLWAY_SERVERS_DIR := $(CURDIR)/.servers
 # The series the tests are written for.
 SERIES := 10.11
 
-.PHONY: help demo test soak bench lint need-mariadb need-series plugins
+.PHONY: help demo test soak bench lint need-mariadb need-series plugins newer-series
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,11 +24,11 @@ demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C
 	$(CARGO) build --release -p spillway --bin spillway
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
-test: need-series plugins ## all tests: units, documentation, real servers
+test: need-series plugins newer-series ## all tests: units, documentation, real servers
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 
-soak: need-series plugins ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
+soak: need-series plugins newer-series ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
 	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
@@ -63,3 +65,6 @@ need-series: need-mariadb
 
 plugins: need-series
 	@integration-tests/plugins.sh $(SPILLWAY_PLUGIN_DIR)
+
+newer-series:
+	@integration-tests/series.sh $(SPILLWAY_SERVERS_DIR)/11.8

@@ -17,6 +17,7 @@ pub mod logical;
 pub mod net;
 pub mod process;
 pub mod proxy;
+pub mod release;
 pub mod replica;
 pub mod run_dir;
 pub mod servers;

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply};
 use crate::net::free_port;
 use crate::process::{Process, log_text};
-use crate::run_dir::{run_dir, temp_dir};
+use crate::release::Release;
+use crate::run_dir::temp_dir;
 use crate::{tool, wait};
 
 /// The account Spillway attaches with: exactly the privileges it asks for.
@@ -53,6 +53,7 @@ const REPLICA: &[&str] = &[
 /// A server, running or stopped.
 pub struct Server {
     name: String,
+    release: Release,
     port: u16,
     options: Vec<String>,
     // Before the directory: dropped first, so the log is there to be shown and no file comes back.
@@ -68,7 +69,12 @@ impl Server {
 
     /// As [`Server::upstream`], with more server options; of an option given twice the last counts.
     pub fn upstream_with(options: &[&str]) -> Self {
-        Self::start_new("upstream", &[UPSTREAM, options].concat())
+        Self::upstream_of(&Release::installed(), options)
+    }
+
+    /// As [`Server::upstream_with`], of a release.
+    pub fn upstream_of(release: &Release, options: &[&str]) -> Self {
+        Self::start_new("upstream", release, &[UPSTREAM, options].concat())
     }
 
     /// An upstream with the ed25519 plugin of `$SPILLWAY_PLUGIN_DIR` (`make test` fetches it), or `None` where it is not.
@@ -90,16 +96,21 @@ impl Server {
 
     /// As [`Server::replica`], with more server options.
     pub fn replica_with(options: &[&str]) -> Self {
-        Self::start_new("replica", &[REPLICA, options].concat())
+        Self::replica_of(&Release::installed(), options)
     }
 
-    fn start_new(name: &str, options: &[&str]) -> Self {
+    /// As [`Server::replica_with`], of a release.
+    pub fn replica_of(release: &Release, options: &[&str]) -> Self {
+        Self::start_new("replica", release, &[REPLICA, options].concat())
+    }
+
+    fn start_new(name: &str, release: &Release, options: &[&str]) -> Self {
         let dir = temp_dir(name);
-        copy_tree(template(), &dir.path().join("data"));
+        copy_tree(release.template(), &dir.path().join("data"));
         std::fs::create_dir(dir.path().join("tmp")).expect("a directory for temporary tables");
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server =
-            Self { name: name.to_owned(), dir, port: free_port(), options, process: None };
+        let (name, release) = (name.to_owned(), release.clone());
+        let mut server = Self { name, release, dir, port: free_port(), options, process: None };
         server.start();
         server.root().query_all(ACCOUNTS).expect("the accounts can be made");
         server
@@ -147,6 +158,16 @@ impl Server {
         std::fs::rename(&here, old.path().join("data")).expect("the data can be moved away");
         std::fs::rename(there, here).expect("the data can be moved here");
         old
+    }
+
+    /// Starts a stopped server again as one of a newer release, with the same data, and upgrades its system tables.
+    pub fn upgrade(&mut self, release: &Release) {
+        self.release = release.clone();
+        self.start();
+        let mut command = Command::new(release.client("mariadb-upgrade"));
+        command.args(["--no-defaults", "--user=root"]);
+        command.arg(format!("--socket={}", self.socket().display()));
+        tool::run_command(&mut command).expect_code(0);
     }
 
     /// Options for its next starts.
@@ -202,8 +223,8 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(mariadbd());
-        command.args(COMMON).arg(format!("--port={}", self.port));
+        let mut command = Command::new(self.release.mariadbd());
+        command.args(COMMON).args(self.release.options()).arg(format!("--port={}", self.port));
         command.arg(format!("--datadir={}", self.data_dir().display()));
         // Its own: a starting server deletes the temporary tables of all others in the same directory.
         command.arg(format!("--tmpdir={}", self.dir.path().join("tmp").display()));
@@ -219,42 +240,6 @@ impl Server {
     fn log_file(&self) -> PathBuf {
         self.dir.path().join("log")
     }
-}
-
-/// The server program: on `$PATH`, or where Debian puts it, which is not on every user's path.
-pub fn mariadbd() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin")])
-        .map(|dir| dir.join("mariadbd"))
-        .find(|program| program.exists());
-    found.expect("MariaDB is not installed: `apt-get install mariadb-server-core mariadb-client`")
-}
-
-/// Whether the installed server is of the series the tests are written for; fails the run otherwise.
-pub fn require_series(series: &str) {
-    let version = tool::run(mariadbd().to_str().unwrap(), &["--version"]).stdout;
-    assert!(version.contains(series), "these tests need MariaDB {series}, found: {version}");
-}
-
-/// A data directory as `mariadb-install-db` leaves it, made once a run.
-fn template() -> &'static Path {
-    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
-    TEMPLATE.get_or_init(|| {
-        require_series("10.11");
-        let dir = run_dir().join("template");
-        let temporary = temp_dir("template-tmp");
-        let mut command = Command::new("mariadb-install-db");
-        command.args(["--no-defaults", "--force", "--skip-name-resolve", "--skip-test-db"]);
-        command.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=10M"]);
-        command.arg(format!("--datadir={}", dir.display()));
-        command.arg(format!("--tmpdir={}", temporary.path().display()));
-        if rustix::process::geteuid().is_root() {
-            command.arg("--user=root");
-        }
-        tool::run_command(&mut command).expect_code(0);
-        dir
-    })
 }
 
 fn copy_tree(from: &Path, to: &Path) {

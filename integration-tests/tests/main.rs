@@ -15,6 +15,7 @@ mod packing;
 mod purging;
 mod refusals;
 mod relay;
+mod releases;
 mod replica_port;
 mod tools;
 mod whole_path;

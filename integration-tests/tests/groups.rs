@@ -209,37 +209,54 @@ fn what_is_left_prepared_over_a_restart_of_spillway_is_ended_on_the_replica() {
     assert!(stack.replica.query("XA RECOVER").rows.is_empty());
 }
 
-/// A statement too large for the upstream's cache whose rows are in the table already: the upstream tells that events are lost.
-#[test]
-fn an_incident_rides_with_the_next_group_once() {
+/// The upstream's binlog gets an Incident event: a statement too large for the cache, whose rows are in the table already.
+fn lose_events(upstream: &Server) {
+    let lost = "USE d; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
+    let error = upstream.root().query_all(lost).unwrap_err().to_string();
+    assert!(error.contains("max_binlog_stmt_cache_size"), "{error}");
+}
+
+/// Of an incident, then `next`, there is one in the log, restarts of Spillway in between or not.
+fn incident_rides_once(next: &[&str]) {
     let options = ["--max-binlog-stmt-cache-size=4096", "--binlog-stmt-cache-size=4096"];
     let upstream = Server::upstream_with(&options);
     upstream.run(TABLES);
     let mut spillway = Spillway::started(&upstream);
-    let lost = "USE d; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
-    let error = upstream.root().query_all(lost).unwrap_err().to_string();
-    assert!(error.contains("max_binlog_stmt_cache_size"), "{error}");
-    let incidents =
-        |types: Vec<u8>| types.into_iter().filter(|kind| *kind == INCIDENT).count();
-    assert_eq!(incidents(types_after(upstream.port(), APP_USER, "")), 1);
-    for (id, restarts) in [(2, true), (3, true), (4, false)] {
-        if restarts {
-            spillway.stop();
-            spillway.start();
+    let incidents = |types: Vec<u8>| types.into_iter().filter(|kind| *kind == INCIDENT).count();
+    for (round, restarts) in [false, true].into_iter().enumerate() {
+        lose_events(&upstream);
+        for (step, sql) in next.iter().enumerate() {
+            if restarts {
+                spillway.stop();
+                spillway.start();
+            }
+            let id = 10 + 10 * round + step;
+            upstream.run(&sql.replace("{id}", &id.to_string()));
+            spillway.wait_recorded(&upstream.gtid_binlog_pos());
         }
-        upstream.run(&format!("INSERT INTO d.t VALUES ({id}, 'after the incident')"));
-        spillway.wait_recorded(&upstream.gtid_binlog_pos());
+        assert_eq!(incidents(types_after(upstream.port(), APP_USER, "")), round + 1);
+        assert_log_equal(&upstream, &spillway);
+        let recorded = incidents(types_after(spillway.replica_port(), REPLICA_USER, ""));
+        assert_eq!(recorded, round + 1, "restarts: {restarts}");
     }
-    upstream.run("FLUSH BINARY LOGS; INSERT INTO d.t VALUES (5, 'in the next file')");
-    spillway.wait_recorded(&upstream.gtid_binlog_pos());
-    assert_eq!(incidents(types_after(spillway.replica_port(), REPLICA_USER, "")), 1);
-    assert_log_equal(&upstream, &spillway);
     let server = Server::replica();
     replica::attach(&server, spillway.replica_port(), REPLICA_USER);
     wait::until("the replica stops at the incident", || {
         let status = server.query("SHOW SLAVE STATUS");
         (status.named("Last_SQL_Errno").as_deref() == Some("1590")).then_some(())
     });
+}
+
+#[test]
+fn an_incident_rides_with_the_next_group_once() {
+    let insert = "INSERT INTO d.t VALUES ({id}, 'after the incident')";
+    incident_rides_once(&[insert, insert, insert]);
+}
+
+#[test]
+fn an_incident_at_a_files_end_rides_with_the_first_group_of_the_next_file_once() {
+    let insert = "INSERT INTO d.t VALUES ({id}, 'after the incident')";
+    incident_rides_once(&["FLUSH BINARY LOGS", insert, insert, "FLUSH BINARY LOGS", insert]);
 }
 
 fn open_temporary_tables(server: &Server) -> String {

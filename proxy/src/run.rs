@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{self, CaptureHandle};
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::exit::{Failure, Outcome};
 use crate::relay::{self, RelayHandle};
 use crate::reload::Reloader;
@@ -100,7 +100,7 @@ impl Running {
             Families::register(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
         count_panics(families.process.clone());
         let stop = Stop::default();
-        let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
+        let upstream = Arc::new(upstream(&config.source));
 
         let relay = || start_relay(config, &upstream, &families.relay, &stop);
         let mut relayed = None;
@@ -213,6 +213,10 @@ fn start_serve(
     })?;
     tracing::info!(address = %serve.local_addr(), "the replica port is listening");
     Ok(serve)
+}
+
+fn upstream(source: &Source) -> Upstream {
+    Upstream::new(&source.name, source.server.clone()).with_tls(source.tls.clone())
 }
 
 fn start_relay(

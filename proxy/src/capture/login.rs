@@ -1,4 +1,5 @@
-//! Logging in to an upstream: mysql_native_password, client_ed25519 and caching_sha2_password (with RSA on plain connections).
+//! Logging in to an upstream: mysql_native_password, client_ed25519 and caching_sha2_password (with RSA where somebody on the way
+//! could read the password).
 
 use mysql_common::scramble::{create_response_for_ed25519, scramble_native, scramble_sha256};
 
@@ -31,12 +32,10 @@ const MAX_PACKET: u32 = 1 << 30;
 pub(super) async fn log_in(
     connection: &mut Connection,
     greeting: &ServerGreeting,
-    user: &str,
+    login: &HandshakeResponse,
     password: &str,
 ) -> Result<(), Fault> {
-    let plugin = if is_known(&greeting.auth_plugin) { &greeting.auth_plugin } else { NATIVE };
-    let response = login_packet(greeting, plugin, user, password)?;
-    connection.send(&response.encode()).await?;
+    connection.send(&login.encode()).await?;
     let mut salt = greeting.salt.clone();
     loop {
         let payload = connection.answer_or_error().await?;
@@ -65,9 +64,9 @@ fn refused(sentence: &str) -> Fault {
     Fault::Refused(sentence.to_owned())
 }
 
-fn login_packet(
+/// What answers a greeting.
+pub(super) fn login_packet(
     greeting: &ServerGreeting,
-    plugin: &str,
     user: &str,
     password: &str,
 ) -> Result<HandshakeResponse, Fault> {
@@ -80,6 +79,7 @@ fn login_packet(
         | PLUGIN_AUTH_LENENC
         | CONNECT_ATTRS;
     const UTF8MB4: u8 = 45;
+    let plugin = if is_known(&greeting.auth_plugin) { &greeting.auth_plugin } else { NATIVE };
     let attribute = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     Ok(HandshakeResponse {
         capabilities: WANTED & (greeting.capabilities | CLIENT_MYSQL),
@@ -118,6 +118,9 @@ async fn full_authentication(
 ) -> Result<(), Fault> {
     match data {
         [FAST_AUTH_OK] => Ok(()),
+        [FULL_AUTH] if connection.stream.is_secure() => {
+            connection.send(&nul_terminated(password)).await
+        }
         [FULL_AUTH] => {
             connection.send(&[REQUEST_PUBLIC_KEY]).await?;
             let payload = connection.answer_or_error().await?;
@@ -129,10 +132,13 @@ async fn full_authentication(
     }
 }
 
+fn nul_terminated(password: &str) -> Vec<u8> {
+    [password.as_bytes(), &[0]].concat()
+}
+
 /// The password, NUL-terminated, XORed with the salt and encrypted with the server's key (RSA, OAEP).
 fn seal_password(password: &str, salt: &[u8], key: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut text = password.as_bytes().to_vec();
-    text.push(0);
+    let mut text = nul_terminated(password);
     for (byte, salt) in text.iter_mut().zip(salt.iter().cycle()) {
         *byte ^= salt;
     }

@@ -4,8 +4,8 @@
 //! One thread a source, with a runtime of its own: a slow disk or a fault here never touches app traffic.
 
 mod backoff;
-mod connection;
-mod fault;
+pub(crate) mod connection;
+pub(crate) mod fault;
 mod login;
 mod packets;
 mod session;

@@ -17,6 +17,7 @@ pub(super) async fn run(context: &Context, backoff: &mut Backoff) -> Result<Infa
     let credentials = &context.options.credentials;
     let password = (credentials.password)().map_err(Fault::Refused)?;
     let mut connection = Connection::open(&context.upstream, &credentials.user, &password).await?;
+    note_certificates(context, &connection);
     probe(&mut connection, context.options.server_id).await?;
     let plan = plan(&mut connection, context).await?;
     let target = target(&mut connection).await?;
@@ -28,6 +29,18 @@ pub(super) async fn run(context: &Context, backoff: &mut Backoff) -> Result<Infa
     }
     let stream = Stream::new(context, plan.begin, checksum, target);
     stream::run(connection, stream, backoff).await
+}
+
+fn note_certificates(context: &Context, connection: &Connection) {
+    let Some(encryption) = connection.stream.encryption() else { return };
+    let (source, metrics) = (context.upstream.name(), &context.metrics.certificates);
+    tracing::debug!(source, %encryption, "the connection to the upstream is encrypted");
+    if let Some(certificate) = &encryption.upstream {
+        metrics.upstream_ends(certificate.not_after);
+    }
+    if let Some(certificate) = &encryption.own {
+        metrics.own_ends(certificate.not_after);
+    }
 }
 
 /// The largest packet of a dump whose event can be part of a transaction of `max_cache_size` bytes.

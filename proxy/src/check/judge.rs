@@ -1,33 +1,35 @@
 //! From facts to findings. No I/O.
 
 use std::io;
+use std::time::Duration;
 
 use super::Finding;
 use super::disk::Disk;
 use super::grants;
 use super::probe::Facts;
 use crate::capture::StartPosition;
-use crate::config::{Binlog, Config};
+use crate::config::{Binlog, Config, Source};
+use crate::source::ServerAddress;
+use crate::tls::Certificate;
 
 /// Below a day, a weekend without Spillway loses history.
 const SHORT_RETENTION: f64 = 86_400.0;
 /// With less free space the log is full before anybody looks.
 const LITTLE_SPACE: u64 = 1 << 30;
 
+/// A renewal that has not happened by then has failed: those of Let's Encrypt happen a month before the end.
+const CERTIFICATE_NOTICE: Duration = Duration::from_secs(14 * 86_400);
+
 /// What the server's version, account and settings mean.
 pub(super) fn server(facts: &Facts, config: &Config) -> Vec<Finding> {
     let mut findings = vec![version(facts)];
+    findings.extend(encryption(facts, &config.source));
     findings.extend(privileges(facts));
     findings.extend([log_bin(facts), binlog_format(facts), row_image(facts), checksum(facts)]);
     findings.push(server_id(facts, config.server_id));
     findings.extend(gtids(facts));
     findings.push(retention(facts));
-    if facts.variable("require_secure_transport") == Some("ON") {
-        findings.push(Finding::fault(
-            "require_secure_transport is ON at the upstream: connections of this release are plain, so neither apps nor \
-             capture get in over TCP; set it OFF",
-        ));
-    }
+    findings.extend(relay_encryption(facts, &config.source));
     findings
 }
 
@@ -55,6 +57,50 @@ fn version(facts: &Facts) -> Finding {
     Finding::fault(format!(
         "{text}: this release records MariaDB only; set `capture = false` to relay to it"
     ))
+}
+
+fn encryption(facts: &Facts, source: &Source) -> Vec<Finding> {
+    let mode = source.tls.mode;
+    let mut findings = match &facts.encryption {
+        None => vec![Finding::ok(format!(
+            "the connection is not encrypted (ssl_mode is {})",
+            mode.as_str()
+        ))],
+        Some(encryption) => vec![Finding::ok(format!("the connection is encrypted: {encryption}"))],
+    };
+    if source.tls.ca.is_some() && !mode.verifies() {
+        findings.push(Finding::warn(format!(
+            "ssl_ca is set, but ssl_mode {} checks no certificate: set ssl_mode = \"VERIFY_CA\" or \"VERIFY_IDENTITY\"",
+            mode.as_str()
+        )));
+    }
+    let parts = facts.encryption.as_ref().map(|encryption| (&encryption.upstream, &encryption.own));
+    if let Some((upstream, own)) = parts {
+        findings.extend(ends_soon("the upstream's certificate", upstream.as_ref()));
+        findings.extend(ends_soon("the certificate in ssl_cert", own.as_ref()));
+    }
+    findings
+}
+
+fn ends_soon(which: &str, certificate: Option<&Certificate>) -> Option<Finding> {
+    let left = certificate?.time_left()?;
+    (left < CERTIFICATE_NOTICE).then(|| {
+        let days = left.as_secs() / 86_400;
+        Finding::warn(format!("{which} ends in {days} days: replace it before"))
+    })
+}
+
+/// Whether apps get through the relay.
+fn relay_encryption(facts: &Facts, source: &Source) -> Option<Finding> {
+    let wanted = facts.variable("require_secure_transport") == Some("ON");
+    let plain =
+        !source.tls.mode.is_required() && matches!(source.server, ServerAddress::Tcp { .. });
+    (wanted && plain && source.listen.is_some()).then(|| {
+        Finding::fault(
+            "require_secure_transport is ON at the upstream and the relay's connections are plain, so apps do not get in: set \
+             ssl_mode = \"REQUIRED\" or stricter",
+        )
+    })
 }
 
 fn privileges(facts: &Facts) -> Vec<Finding> {

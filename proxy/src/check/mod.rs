@@ -85,7 +85,7 @@ async fn findings(config: &Config) -> Vec<Finding> {
         return findings;
     };
     let disk = disk::look(&config.binlog);
-    match probe::probe(&config.source.server, capture).await {
+    match probe::probe(&config.source, capture).await {
         Ok(facts) => {
             findings.extend(judge::server(&facts, config));
             findings.extend(judge::history(&facts, &capture.start, disk.as_ref().ok()));

@@ -57,18 +57,17 @@ fn note_refused(worker: &Worker, refused: &Refused) {
     worker.metrics.refused(refused.reason);
 }
 
-async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, mut greeted: Greeted) {
-    let login = match greeted.login(&worker, &mut client).await {
+async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, greeted: Greeted) {
+    let (login, server) = match greeted.login(&worker, &mut client).await {
         Ok(login) => login,
         Err(refused) => {
             note_refused(&worker, &refused);
-            drop(greeted);
             return login::tell(&mut client, sequence_of_refusal(refused.reason), &refused).await;
         }
     };
     let follower = Follower::new(login.capabilities, login.sequence);
     drop(login);
-    let mut pump = Pump::new(Rc::clone(&worker), seat, client, greeted.server, follower);
+    let mut pump = Pump::new(Rc::clone(&worker), seat, client, server, follower);
     match authenticate(&worker, &mut pump).await {
         Ok(true) => {
             let stop = pump.run().await;

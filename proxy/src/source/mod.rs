@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 pub use address::{ParseAddressError, ServerAddress, ServerStream};
 
+use crate::tls::TlsOptions;
+
 /// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureState {
@@ -67,6 +69,7 @@ pub struct Greeting {
 pub struct Upstream {
     name: String,
     address: ServerAddress,
+    tls: TlsOptions,
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
 }
@@ -84,9 +87,16 @@ impl Upstream {
         Self {
             name: name.into(),
             address,
+            tls: TlsOptions::default(),
             greeting: Mutex::new(None),
             capture: Mutex::new(capture),
         }
+    }
+
+    /// The same with its own `ssl_…` settings.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsOptions) -> Self {
+        Self { tls, ..self }
     }
 
     /// The `name` in the configuration.
@@ -97,6 +107,11 @@ impl Upstream {
     /// Where to connect; names are resolved at every connect.
     pub fn address(&self) -> &ServerAddress {
         &self.address
+    }
+
+    /// How connections to it are encrypted.
+    pub fn tls(&self) -> &TlsOptions {
+        &self.tls
     }
 
     /// The last greeting seen, by relay or capture.

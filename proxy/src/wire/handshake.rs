@@ -15,7 +15,7 @@ pub const AUTH_MORE_DATA: u8 = 0x01;
 pub const SALT_LEN: usize = 20;
 
 /// Bytes of a login before its first string; a login of exactly this length with CLIENT_SSL asks for TLS.
-const LOGIN_HEAD_LEN: usize = 32;
+pub const LOGIN_HEAD_LEN: usize = 32;
 
 /// The server's first packet, protocol 10.
 #[derive(Clone, Debug, PartialEq, Eq)]

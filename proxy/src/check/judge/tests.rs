@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::super::Level;
 use super::*;
+use crate::tls::Encryption;
 
-fn config() -> Config {
+fn config(source: &str) -> Config {
     let text =
         "server_id = 4307\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
-    Config::parse(text, Path::new("f")).unwrap()
+    Config::parse(&format!("{text}{source}\n"), Path::new("f")).unwrap()
 }
 
 fn sound() -> Facts {
@@ -25,6 +26,7 @@ fn sound() -> Facts {
     ];
     Facts {
         address: "db:3306".into(),
+        encryption: None,
         version: "10.11.19-MariaDB-log".into(),
         account: "spillway@%".into(),
         grants: vec!["GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `spillway`@`%`".into()],
@@ -35,7 +37,11 @@ fn sound() -> Facts {
 }
 
 fn not_ok(facts: &Facts) -> Vec<Finding> {
-    let all = server(facts, &config()).into_iter();
+    not_ok_with(facts, "")
+}
+
+fn not_ok_with(facts: &Facts, source: &str) -> Vec<Finding> {
+    let all = server(facts, &config(source)).into_iter();
     all.filter(|finding| finding.level != Level::Ok).collect()
 }
 
@@ -61,7 +67,6 @@ fn each_setting_is_judged() {
         ("server_id", "4307", Level::Fault, "server_id 4307 is the upstream's own"),
         ("gtid_strict_mode", "OFF", Level::Warn, "gtid_strict_mode is OFF"),
         ("binlog_expire_logs_seconds", "3600", Level::Warn, "for 3600 s only"),
-        ("require_secure_transport", "ON", Level::Fault, "set it OFF"),
     ] {
         let mut facts = sound();
         facts.variables.insert(name.into(), value.into());
@@ -69,6 +74,58 @@ fn each_setting_is_judged() {
         assert_eq!(finding.level, level, "{name}={value}");
         assert!(finding.text.contains(part), "{name}={value}: {}", finding.text);
     }
+}
+
+fn ending_in(days: u64) -> Certificate {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Certificate {
+        subject: "CN=db1".into(),
+        issuer: "CN=ca".into(),
+        common_names: Vec::new(),
+        dns_names: Vec::new(),
+        addresses: Vec::new(),
+        not_before: 0,
+        not_after: i64::try_from(now.as_secs() + days * 86_400 + 60).unwrap(),
+    }
+}
+
+fn encrypted(upstream: Certificate, own: Option<Certificate>) -> Facts {
+    let (protocol, cipher_suite) = ("TLSv1_3".to_owned(), "S".to_owned());
+    let encryption = Encryption { protocol, cipher_suite, upstream: Some(upstream), own };
+    Facts { encryption: Some(encryption), ..sound() }
+}
+
+#[test]
+fn the_encryption_is_told() {
+    let has = |facts: &Facts, part: &str| {
+        let all = server(facts, &config(""));
+        assert!(all.iter().any(|finding| finding.text.contains(part)), "{part}: {all:?}");
+    };
+    has(&sound(), "the connection is not encrypted (ssl_mode is PREFERRED)");
+    has(&encrypted(ending_in(90), None), "encrypted: TLSv1_3, S, certificate CN=db1 valid until 2");
+    assert_eq!(not_ok(&encrypted(ending_in(90), Some(ending_in(15)))), []);
+    let soon = only(&encrypted(ending_in(13), None));
+    assert_eq!(
+        (soon.level, soon.text.contains("certificate ends in 13 days")),
+        (Level::Warn, true)
+    );
+    assert!(
+        only(&encrypted(ending_in(90), Some(ending_in(1)))).text.contains("in ssl_cert ends in 1")
+    );
+    let unused = not_ok_with(&sound(), "ssl_mode = \"REQUIRED\"\nssl_ca = \"ca\"");
+    assert!(unused[0].text.contains("ssl_mode REQUIRED checks no certificate"), "{unused:?}");
+}
+
+#[test]
+fn a_relay_that_is_too_plain_for_the_upstream_is_told() {
+    let mut facts = sound();
+    facts.variables.insert("require_secure_transport".into(), "ON".into());
+    let listen = "listen = \"127.0.0.1:4306\"";
+    let found = not_ok_with(&facts, listen);
+    assert_eq!(found[0].level, Level::Fault);
+    assert!(found[0].text.contains("apps do not get in: set ssl_mode = \"REQUIRED\""), "{found:?}");
+    assert_eq!(not_ok_with(&facts, &format!("{listen}\nssl_mode = \"REQUIRED\"")), []);
+    assert_eq!(not_ok(&facts), []);
 }
 
 #[test]
@@ -128,7 +185,7 @@ fn history_says_how_much_will_be_fetched() {
 
 #[test]
 fn the_disk_is_judged() {
-    let binlog = config().binlog;
+    let binlog = config("").binlog;
     assert_eq!(disk(Ok(space(1 << 40, false)), &binlog).level, Level::Ok);
     assert_eq!(disk(Ok(space(1 << 20, false)), &binlog).level, Level::Warn);
     let locked = Disk { writable: false, ..space(1 << 40, false) };

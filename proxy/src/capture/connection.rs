@@ -225,7 +225,7 @@ impl Connection {
 fn login_hint(tls: &TlsOptions, encryption: Option<&Encryption>) -> &'static str {
     match encryption {
         None => {
-            ", and whether the account requires an encrypted connection (this one is not: see ssl_mode)"
+            ", and whether the account or the upstream requires an encrypted connection (this one is not: see ssl_mode)"
         }
         Some(_) if tls.client.is_none() => {
             ", and whether the account requires a client's certificate (ssl_cert and ssl_key)"

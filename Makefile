@@ -8,6 +8,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 NEED := integration-tests/need.sh
 MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
            mariadb-binlog=mariadb-client mariadb=mariadb-client
+# What the tests play a server's part with.
+TOOLS := openssl=openssl
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
 # The series the tests are written for.
@@ -23,6 +25,7 @@ demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
 test: need-series plugins ## all tests: units, documentation, real servers
+	$(NEED) $(TOOLS)
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 

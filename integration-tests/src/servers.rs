@@ -132,6 +132,23 @@ impl Server {
         }
     }
 
+    /// A copy of a stopped server's data.
+    pub fn copy_data(&self) -> TempDir {
+        let copy = temp_dir("copy");
+        copy_tree(&self.data_dir(), &copy.path().join("data"));
+        copy
+    }
+
+    /// Gives a stopped server other data, as [`Server::copy_data`] made it; answers what it had.
+    pub fn swap_data(&mut self, data: &TempDir) -> TempDir {
+        assert!(self.process.is_none(), "{} runs", self.name);
+        let old = temp_dir("copy");
+        let (here, there) = (self.data_dir(), data.path().join("data"));
+        std::fs::rename(&here, old.path().join("data")).expect("the data can be moved away");
+        std::fs::rename(there, here).expect("the data can be moved here");
+        old
+    }
+
     /// Options for its next starts.
     pub fn add_option(&mut self, option: &str) {
         self.options.push(option.to_owned());

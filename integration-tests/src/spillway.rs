@@ -186,6 +186,12 @@ impl Spillway {
         self.process.take().expect("spillway runs").terminate()
     }
 
+    /// SIGTERM, then starts it again and waits for nothing.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.launch();
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.process.take().expect("spillway runs").kill();

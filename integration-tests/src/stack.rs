@@ -84,7 +84,7 @@ pub fn assert_files_valid(spillway: &Spillway) {
 }
 
 /// Waits until no application's statement runs any more: one whose connection was cut still goes on to its end, and commits.
-fn wait_idle(upstream: &Server) {
+pub fn wait_idle(upstream: &Server) {
     let busy = format!(
         "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{}'",
         APP_USER.0

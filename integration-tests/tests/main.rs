@@ -5,6 +5,7 @@
 
 mod cli;
 mod encryption;
+mod histories;
 mod hostile;
 mod interruptions;
 mod large;

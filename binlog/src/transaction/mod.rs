@@ -83,6 +83,10 @@ impl Transaction {
         }
     }
 
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
     pub(crate) fn into_events(self) -> Events {
         self.events
     }

@@ -3,11 +3,13 @@
 use std::io;
 
 use spillway_binlog::SubmitError;
+use spillway_binlog::alignment::AlignError;
 use spillway_binlog::event::EventError;
 use spillway_binlog::fs::is_full;
 use spillway_binlog::transaction::TransactionError;
 
 use super::packets::PacketError;
+use super::watch::Difference;
 use crate::tls::TlsFault;
 use crate::wire::WireError;
 use crate::wire::reply::ErrPacket;
@@ -19,7 +21,7 @@ pub(crate) enum Verdict {
     Retry,
     /// Somebody has to change something first; looked at again from time to time.
     Refused,
-    /// The source has another history than the log: not tried again.
+    /// The source has another history than the log; looked at again from time to time.
     Diverged,
     /// The log's disk is full; goes on by itself once there is room.
     DiskFull,
@@ -40,6 +42,8 @@ pub(crate) enum Fault {
     Silent(u64),
     #[error("the upstream ended the dump")]
     DumpEnded,
+    #[error("the dump does not send what the upstream has: {0}; connecting anew")]
+    Stale(Difference),
     #[error("the upstream sent what it should not: {0}")]
     Wire(#[from] WireError),
     #[error("the upstream sent what it should not: {0}")]
@@ -57,11 +61,24 @@ pub(crate) enum Fault {
     /// Something is set so that it cannot be captured.
     #[error("{0}")]
     Refused(String),
+    /// What it sends does not go on where the log ends.
+    #[error("the upstream has another history than the log: {0}; {WAY_ON}")]
+    Diverged(String),
+    #[error(transparent)]
+    Align(#[from] AlignError),
     #[error(transparent)]
     Log(#[from] SubmitError),
 }
 
+/// What an operator can do about a source that diverged.
+const WAY_ON: &str = "nothing more is recorded: bring back the server that has it, or begin a new timeline with ALTER SOURCE on the replica port";
+
 impl Fault {
+    /// The upstream no longer has what was asked for.
+    pub(crate) fn is_purged(&self) -> bool {
+        matches!(self, Self::Server { error, .. } if error.code == DUMP_REFUSED && error.message.contains(PURGED))
+    }
+
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Server { verdict, .. } => *verdict,
@@ -72,6 +89,13 @@ impl Fault {
                 Verdict::DiskFull
             }
             Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
+            Self::Align(AlignError::Transaction(TransactionError::Cache(error)))
+                if is_full(error) =>
+            {
+                Verdict::DiskFull
+            }
+            Self::Align(_) => Verdict::Refused,
+            Self::Diverged(_) => Verdict::Diverged,
             Self::Log(_) => Verdict::Stopped,
             _ => Verdict::Retry,
         }
@@ -84,12 +108,15 @@ impl Fault {
             Self::Lost(_) => "lost",
             Self::Silent(_) => "silent",
             Self::DumpEnded => "dump_ended",
+            Self::Stale(_) => "stale",
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
             Self::Transaction(_) => "transaction",
             Self::Server { .. } => "server_error",
             Self::Tls(_) => "tls",
             Self::Refused(_) => "refused",
+            Self::Diverged(_) => "diverged",
+            Self::Align(_) => "align",
             Self::Log(_) => "log",
         }
     }
@@ -99,6 +126,7 @@ const ACCESS_DENIED: u16 = 1045;
 const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
 const TLS_REQUIRED: u16 = 3159;
+const PURGED: &str = "have been purged";
 const DUPLICATE_SERVER_ID: u16 = 4052;
 
 /// What an ERR packet of the upstream means here; `login` says, during a login, what else its refusal may be due to. After the
@@ -137,16 +165,15 @@ pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault
 }
 
 fn dump_refused(text: &str) -> (Verdict, String) {
-    if text.contains("have been purged") {
+    if text.contains(PURGED) {
         let advice = format!(
-            "the upstream has purged what comes next in the log: {text} Move the log away and record anew"
+            "the upstream has purged what comes next in the log: {text} Begin a new timeline with ALTER SOURCE on the replica port, or move the log away and record anew"
         );
         return (Verdict::Refused, advice);
     }
     if text.contains("not in the master's binlog") || text.contains("has diverged") {
-        let advice = format!(
-            "the upstream does not have the log's last transaction: {text}; nothing more is recorded: bring back the server that has it and start Spillway again, or move the log away and record anew"
-        );
+        let advice =
+            format!("the upstream does not have the log's last transaction: {text}; {WAY_ON}");
         return (Verdict::Diverged, advice);
     }
     (Verdict::Retry, format!("the upstream refuses the dump: {text}"))

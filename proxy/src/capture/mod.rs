@@ -3,6 +3,7 @@
 //!
 //! One thread a source, with a runtime of its own: a slow disk or a fault here never touches app traffic.
 
+mod attempts;
 mod backoff;
 pub(crate) mod connection;
 pub(crate) mod fault;
@@ -11,6 +12,7 @@ mod packets;
 mod session;
 mod start;
 mod stream;
+mod watch;
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub use start::{ParseStartError, StartPosition};
 
 use crate::source::{CaptureState, Upstream};
-use backoff::Backoff;
+use attempts::Attempts;
 use fault::{Fault, Verdict};
 
 /// The account capture logs in with. The password is asked for at every connect, so that a changed file is noticed.
@@ -111,20 +113,33 @@ pub fn start(
 
 /// One session after another, until the log takes nothing more.
 async fn run(context: &Context) {
-    let mut backoff = Backoff::default();
+    let mut attempts = Attempts::default();
     loop {
         set_state(context, CaptureState::Connecting, &reason_to_keep(context));
-        let fault = match session::run(context, &mut backoff).await {
+        let at_its_word = attempts.take_at_its_word();
+        let fault = match session::run(context, &mut attempts, at_its_word).await {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
         context.metrics.up.set(0);
         context.metrics.reconnects.with_label_values(&[fault.label()]).inc();
+        if attempts.goes_on_unproven(&fault, at_its_word) {
+            tracing::info!(
+                source = context.upstream.name(),
+                "the upstream has purged the log's last transaction: going on behind it, by its GTID alone"
+            );
+            continue;
+        }
         if !report(context, &fault) {
             return;
         }
-        match backoff.next(fault.verdict()) {
-            Some(pause) => tokio::time::sleep(pause).await,
+        match attempts.backoff.next(fault.verdict()) {
+            Some(pause) => {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = context.upstream.is_to_retry() => {}
+                }
+            }
             // Until the shutdown.
             None => std::future::pending().await,
         }

@@ -76,6 +76,11 @@ impl Service {
         &self.accounts
     }
 
+    /// The source of this name.
+    pub fn source(&self, name: &str) -> Option<&Arc<Upstream>> {
+        Some(&self.upstream).filter(|upstream| upstream.name() == name)
+    }
+
     /// The version to greet with: the upstream's, exactly as it greeted last; while it was never seen, that of the newest
     /// recorded format description. Replicas and tools take from it what they may ask and what events look like.
     pub fn greeting_version(&self) -> Option<String> {

@@ -12,6 +12,7 @@ use spillway::wire::reply::ErrPacket;
 use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control, gtid_list,
 };
+use spillway_binlog::gtid::mariadb::Gtid;
 
 /// What one session does.
 #[derive(Clone)]
@@ -69,6 +70,15 @@ impl Script {
 pub struct Session {
     /// `@slave_connect_state`.
     pub connect_state: Option<String>,
+}
+
+impl Session {
+    /// Takes note of a statement.
+    pub fn hear(&mut self, sql: &str) {
+        if let Some(state) = sql.strip_prefix("SET @slave_connect_state = ") {
+            self.connect_state = Some(state.trim_matches('\'').to_owned());
+        }
+    }
 }
 
 /// Listens until dropped; the nth connection gets the nth script, later ones the last.
@@ -188,9 +198,7 @@ fn endless_event(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 fn answer(stream: &mut TcpStream, sql: &str, asked: &mut Session) -> io::Result<()> {
-    if let Some(state) = sql.strip_prefix("SET @slave_connect_state = ") {
-        asked.connect_state = Some(state.trim_matches('\'').to_owned());
-    }
+    asked.hear(sql);
     let row: &[&str] = match sql {
         "SELECT @@version" => &["10.11.19-MariaDB-log"],
         "SELECT @@log_bin, @@binlog_format, @@server_id" => &["1", "ROW", "1"],
@@ -198,6 +206,11 @@ fn answer(stream: &mut TcpStream, sql: &str, asked: &mut Session) -> io::Result<
         "SELECT @master_binlog_checksum" => &["CRC32"],
         _ => return send(stream, 1, &ok()),
     };
+    send_row(stream, row)
+}
+
+/// A result of one row.
+pub fn send_row(stream: &mut TcpStream, row: &[&str]) -> io::Result<()> {
     let columns = u8::try_from(row.len()).unwrap();
     let mut packets = vec![vec![columns]];
     packets.extend(row.iter().map(|_| b"\x03def".to_vec()));
@@ -211,13 +224,13 @@ fn answer(stream: &mut TcpStream, sql: &str, asked: &mut Session) -> io::Result<
     Ok(())
 }
 
-fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> io::Result<()> {
+pub fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> io::Result<()> {
     let mut bytes = Vec::new();
     put_packet(&mut bytes, sequence, payload);
     stream.write_all(&bytes)
 }
 
-fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+pub fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
     let length = u32::from_le_bytes([header[0], header[1], header[2], 0]);
@@ -226,15 +239,15 @@ fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(payload)
 }
 
-fn ok() -> Vec<u8> {
+pub fn ok() -> Vec<u8> {
     vec![0, 0, 0, 2, 0, 0, 0]
 }
 
-fn eof() -> Vec<u8> {
+pub fn eof() -> Vec<u8> {
     vec![0xfe, 0, 0, 2, 0]
 }
 
-fn greeting() -> Vec<u8> {
+pub fn greeting() -> Vec<u8> {
     ServerGreeting {
         version: "5.5.5-10.11.19-MariaDB-log".into(),
         thread_id: 7,
@@ -249,10 +262,15 @@ fn greeting() -> Vec<u8> {
 
 /// An event of server 1 with a checksum.
 pub fn event(event_type: u8, body: &[u8]) -> Vec<u8> {
+    event_of(1, event_type, body)
+}
+
+/// An event of a server with a checksum.
+pub fn event_of(server_id: u32, event_type: u8, body: &[u8]) -> Vec<u8> {
     let header = EventHeader {
         timestamp: 1_700_000_000,
         event_type: EventType(event_type),
-        server_id: 1,
+        server_id,
         event_size: 0,
         end_position: 0,
         flags: 0,
@@ -269,12 +287,13 @@ pub fn xid_transaction(sequence: u64) -> Vec<Vec<u8>> {
 
 /// Three header events, then the transactions' events.
 pub fn events(transactions: &[&Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
-    let mut all = header_events();
+    let mut all = header_events(&[]);
     all.extend(transactions.iter().flat_map(|events| events.iter().cloned()));
     all
 }
 
-fn header_events() -> Vec<Vec<u8>> {
+/// What a file begins with that has these GTIDs before it.
+pub fn header_events(list: &[Gtid]) -> Vec<Vec<u8>> {
     let rotate = control::artificial(EventType::ROTATE, 1, 0);
     let rotate_body = control::rotate_body(4, "mbin.000001");
     let mut post_header_lengths = vec![0; 171];
@@ -289,6 +308,6 @@ fn header_events() -> Vec<Vec<u8>> {
     vec![
         control::event(rotate, &rotate_body, ChecksumAlgorithm::Crc32),
         format.to_event(1_700_000_000, 1, 256),
-        event(163, &gtid_list::body(&[], 0)),
+        event(163, &gtid_list::body(list, 0)),
     ]
 }

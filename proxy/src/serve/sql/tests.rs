@@ -3,6 +3,7 @@
 use super::*;
 use crate::serve::registry::Registration;
 use crate::serve::testing::{SERVER_ID, Stage, VERSION};
+use crate::source::CaptureState;
 
 fn rows(session: &Session, text: &str) -> Rows {
     match execute(session, text) {
@@ -172,6 +173,22 @@ fn kill_is_for_ones_own_and_for_administrators() {
     let ids = rows(&other, "SHOW PROCESSLIST").rows.len();
     assert_eq!(ids, 3);
     assert_eq!(rows(&session, "SHOW FULL PROCESSLIST").rows.len(), 1);
+}
+
+#[test]
+fn a_source_that_is_held_up_is_altered_by_administrators() {
+    let stage = Stage::begun("");
+    let (session, admin) = (stage.session("repl"), stage.session("admin"));
+    let alter = format!("ALTER SOURCE {} START = '0-1-5'", stage.service.upstream.name());
+    assert_eq!(error(&session, &alter), 1227);
+    assert_eq!(error(&admin, "ALTER SOURCE nobody START = 'current'"), 1210);
+    assert_eq!(error(&admin, &alter.replace("0-1-5", "now")), 1210);
+    stage.service.upstream.set_capture_state(CaptureState::Streaming, "");
+    assert_eq!(error(&admin, &alter), 1198);
+    stage.service.upstream.set_capture_state(CaptureState::Diverged, "another history");
+    ok(&admin, &alter);
+    let start = "0-1-5".parse().unwrap();
+    assert_eq!(stage.service.upstream.new_start(), Some(start));
 }
 
 #[test]

@@ -1,0 +1,290 @@
+//! Never twice, never missing, never another history: what is in the log after cuts, restarts and changes of the upstream.
+
+use std::path::Path;
+
+use spillway_binlog::reader::FileScan;
+
+use super::scripted::{Group, Mishap, ScriptedServer, dump_len, group, groups, is_header_event};
+use super::*;
+
+/// Everything that stands in a closed log but header events, file by file in order.
+fn recorded(dir: &Path) -> Vec<Vec<u8>> {
+    let log = Log::open(LogOptions::new(dir, 4307)).unwrap();
+    let mut events = Vec::new();
+    for file in log.files() {
+        let mut scan =
+            FileScan::open(&spillway_binlog::fs::OsFileSystem, &dir.join(&file.name)).unwrap();
+        while let Some(event) = scan.next_event().unwrap() {
+            if !is_header_event(event.header.event_type) {
+                let mut bytes = event.event.to_vec();
+                bytes[13..17].fill(0);
+                events.push(bytes);
+            }
+        }
+    }
+    events
+}
+
+/// What an upstream's groups look like in a log.
+fn expected(groups: &[Group]) -> Vec<Vec<u8>> {
+    let events = groups.iter().flat_map(|(_, events)| events);
+    events
+        .map(|event| {
+            let mut bytes = event[..event.len() - 4].to_vec();
+            bytes[13..17].fill(0);
+            bytes
+        })
+        .collect()
+}
+
+impl Capturing {
+    fn wait_state(&self, state: CaptureState) {
+        self.wait(state.as_str(), |this| this.upstream.capture_status().state == state);
+    }
+
+    /// Stops, and compares the log with what the upstream committed.
+    fn ends_with(self, groups: &[Group]) {
+        let dir = self.stop_and_keep();
+        assert_eq!(recorded(dir.path()), expected(groups));
+    }
+}
+
+#[test]
+fn a_link_cut_or_corrupted_at_any_byte_leaves_the_log_of_an_uncut_run() {
+    let all = groups("0-1-1,0-1-2,0-1-3", "some text");
+    let len = dump_len(&all);
+    let threads = 32;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let all = &all;
+            scope.spawn(move || {
+                for at in (thread..len).step_by(threads) {
+                    let flips = at % 3 == 0;
+                    let mishaps = [Mishap::Cut(at), Mishap::Flip(at)];
+                    for mishap in mishaps.into_iter().take(1 + usize::from(flips)) {
+                        let server = ScriptedServer::start(all.clone());
+                        server.mishaps([mishap]);
+                        let capturing = Capturing::start_at(server.address());
+                        capturing.wait_position("0-1-3");
+                        capturing.ends_with(all);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn after_every_reconnect_only_what_is_new_is_recorded() {
+    let server = ScriptedServer::start(groups("0-1-1", "a"));
+    let capturing = Capturing::start_at(server.address());
+    let mut all = groups("0-1-1", "a");
+    for sequence in 2..=6 {
+        capturing.wait_position(&format!("0-1-{}", sequence - 1));
+        server.disconnect();
+        all.push(group(&format!("0-1-{sequence}"), "b"));
+        server.commit(all[all.len() - 1..].to_vec());
+    }
+    capturing.wait_position("0-1-6");
+    capturing.wait_state(CaptureState::Streaming);
+    capturing.ends_with(&all);
+}
+
+#[test]
+fn numbers_that_repeat_and_go_back_are_recorded_once_over_restarts() {
+    let all: Vec<_> =
+        [("0-1-1", "a"), ("0-1-2", "b"), ("0-1-3", "c"), ("0-1-4", "d"), ("0-1-30", "e")]
+            .into_iter()
+            .chain([("0-1-3", "f"), ("0-1-4", "g"), ("0-1-2", "h")])
+            .map(|(gtid, content)| group(gtid, content))
+            .collect();
+    for shown in 5..=all.len() {
+        let server = ScriptedServer::start(all[..shown].to_vec());
+        let capturing = Capturing::start_at(server.address());
+        capturing.wait_position(&all[shown - 1].0.to_string());
+        let capturing = capturing.restart();
+        capturing.wait_state(CaptureState::Streaming);
+        server.disconnect();
+        server.commit(groups("0-1-31", "new"));
+        capturing.wait_position("0-1-31");
+        let mut whole = all[..shown].to_vec();
+        whole.extend(groups("0-1-31", "new"));
+        capturing.ends_with(&whole);
+    }
+}
+
+/// The upstream's binlog becomes another; the source diverges, tells both sides, and nothing is appended.
+fn diverges(head: &str, other: Vec<Group>, told: &[&str]) {
+    let all = groups("0-1-1,0-1-2,0-1-3", "old");
+    let server = ScriptedServer::start(all.clone());
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-3");
+    server.replace(head, other);
+    capturing.wait_state(CaptureState::Diverged);
+    let reason = capturing.reason();
+    for part in told.iter().chain(&["ALTER SOURCE"]) {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+    assert!(capturing.reconnects("diverged") || capturing.reconnects("server_error"));
+    // Also in its next life.
+    let capturing = capturing.restart();
+    capturing.wait_state(CaptureState::Diverged);
+    // The right server comes back.
+    let mut whole = all;
+    whole.extend(groups("0-1-4", "old"));
+    server.replace("", whole.clone());
+    capturing.upstream.retry_now();
+    capturing.wait_position("0-1-4");
+    capturing.wait_state(CaptureState::Streaming);
+    capturing.ends_with(&whole);
+}
+
+#[test]
+fn reset_master_is_another_history() {
+    diverges("", vec![], &["0-1-3"]);
+    diverges("", groups("0-1-1", "new"), &["0-1-2"]);
+    diverges("", groups("0-1-1,0-1-2,0-1-3", "new"), &["0-1-3", "binlog.000001"]);
+    diverges("", groups("0-1-1,0-1-2,0-1-3,0-1-4,0-1-5", "new"), &["0-1-3", "binlog.000001"]);
+}
+
+#[test]
+fn an_upstream_with_a_lost_tail_is_another_history() {
+    diverges("", groups("0-1-1,0-1-2", "old"), &["0-1-3"]);
+    diverges("", groups("0-1-1", "old"), &["0-1-2"]);
+    let mut replaced = groups("0-1-1,0-1-2", "old");
+    replaced.extend(groups("0-1-3,0-1-4", "another tail"));
+    diverges("", replaced, &["0-1-3", "another"]);
+}
+
+#[test]
+fn an_upstream_restored_from_a_backup_is_another_history() {
+    // The backup ended at 0-1-2, and its binlog begins there.
+    diverges("0-1-2", groups("0-1-3,0-1-4", "after the restore"), &["0-1-3"]);
+    diverges("0-1-2", vec![], &["0-1-3"]);
+}
+
+#[test]
+fn a_different_server_behind_the_same_name_is_another_history() {
+    diverges("", groups("0-2-1,0-2-2,0-2-3", "other"), &["0-1-"]);
+    diverges("", groups("7-9-1", "other"), &["0-1-3"]);
+    // Promoted without our last transaction.
+    let mut promoted = groups("0-1-1,0-1-2", "old");
+    promoted.extend(groups("0-2-3", "of the new primary"));
+    diverges("", promoted, &["0-2-3", "0-1-3"]);
+}
+
+#[test]
+fn an_upstream_that_purged_our_last_transaction_is_taken_at_its_word() {
+    let server = ScriptedServer::start(groups("0-1-1,0-1-2", "old"));
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-2");
+    server.purge(2);
+    server.disconnect();
+    server.commit(groups("0-1-3", "old"));
+    capturing.wait_position("0-1-3");
+    capturing.ends_with(&groups("0-1-1,0-1-2,0-1-3", "old"));
+}
+
+#[test]
+fn an_upstream_that_purged_what_we_lack_is_refused_with_one_clear_state() {
+    let server = ScriptedServer::start(groups("0-1-1,0-1-2", "old"));
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-2");
+    let mut later = groups("0-1-3,0-1-4", "old");
+    server.replace("0-1-3", later.split_off(1));
+    capturing.wait_state(CaptureState::Refused);
+    assert!(capturing.reason().contains("has purged what comes next"), "{}", capturing.reason());
+    assert_eq!(capturing.position(), "0-1-2");
+}
+
+#[test]
+fn a_dump_that_the_upstream_left_behind_is_noticed() {
+    let all = groups("0-1-1,0-1-2", "old");
+    let server = ScriptedServer::start(all.clone());
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-2");
+    // Only the dump is stuck.
+    let mut more = all.clone();
+    more.extend(groups("0-1-3", "old"));
+    server.replace_silently("", more.clone());
+    capturing.wait_position("0-1-3");
+    assert!(capturing.reconnects("stale"));
+    server.replace_silently("", groups("0-1-1", "after RESET MASTER"));
+    capturing.wait_state(CaptureState::Diverged);
+    capturing.ends_with(&more);
+}
+
+#[test]
+fn a_difference_that_connecting_anew_does_not_mend_is_left_alone() {
+    let server = ScriptedServer::start(groups("0-1-1", "a"));
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-1");
+    server.claims("0-1-1,9-9-9");
+    capturing.wait("connected anew", |this| this.reconnects("stale"));
+    // Several heartbeats on one connection.
+    let sessions = server.sessions().len();
+    let heartbeats = server.heartbeats();
+    capturing.wait("more heartbeats", |_| server.heartbeats() > heartbeats + 8);
+    assert!(server.sessions().len() <= sessions + 1);
+    server.claims("");
+}
+
+#[test]
+fn an_operator_begins_a_new_timeline() {
+    for (start, begins) in [
+        (StartPosition::Current, "0-1-2"),
+        (StartPosition::Oldest, ""),
+        (StartPosition::Gtid(vec!["0-1-1".parse().unwrap()]), "0-1-1"),
+    ] {
+        let server = ScriptedServer::start(groups("0-1-1,0-1-2,0-1-3", "old"));
+        let capturing = Capturing::start_at(server.address());
+        capturing.wait_position("0-1-3");
+        assert!(capturing.upstream.begin_anew(start.clone()).is_err());
+        server.replace("", groups("0-1-1,0-1-2", "new"));
+        capturing.wait_state(CaptureState::Diverged);
+        capturing.upstream.begin_anew(start).unwrap();
+        capturing.wait_state(CaptureState::Streaming);
+        server.commit(groups("0-1-3,0-1-4", "new"));
+        capturing.wait_position("0-1-4");
+        let newest = capturing.log.files().pop().unwrap();
+        let state = capturing.log.gtid_state_at(newest.number, 4).unwrap();
+        assert_eq!(spillway_binlog::gtid::mariadb::print_list(&state.position()), begins);
+        let attach = |text: &str| capturing.log.find_attach(&[text.parse().unwrap()]);
+        // The last of the old timeline, though the new one has its name by now.
+        assert!(attach("0-1-3").is_err());
+        assert_eq!(attach("0-1-4"), Ok(newest.number));
+        let capturing = capturing.restart();
+        capturing.wait_state(CaptureState::Streaming);
+        server.commit(groups("0-1-5", "new"));
+        capturing.wait_position("0-1-5");
+        let since = begins.rsplit('-').next().and_then(|text| text.parse().ok()).unwrap_or(0_usize);
+        let mut whole = groups("0-1-1,0-1-2,0-1-3", "old");
+        whole.extend(groups("0-1-1,0-1-2,0-1-3,0-1-4,0-1-5", "new").split_off(since));
+        capturing.ends_with(&whole);
+    }
+}
+
+#[test]
+fn current_begins_with_the_state_the_upstream_had() {
+    let server = ScriptedServer::start(groups("0-1-1,0-2-2,0-1-3,1-1-9", "old"));
+    let capturing = Capturing::start_with(server.address(), |options| {
+        options.start = StartPosition::Current;
+    });
+    capturing.wait("begun", |this| this.position() == "0-1-3,1-1-9");
+    let list = spillway_binlog::gtid::mariadb::print_list(&capturing.log.gtid_state().list());
+    assert_eq!(list, "0-2-2,0-1-3,1-1-9");
+    server.commit(groups("0-2-4,1-1-10", "new"));
+    capturing.wait_position("0-2-4,1-1-10");
+    capturing.ends_with(&groups("0-2-4,1-1-10", "new"));
+}
+
+#[test]
+fn a_source_asks_for_other_domains_only_from_where_the_upstream_is() {
+    let server = ScriptedServer::start(groups("0-1-1,5-1-77,0-1-2", "old"));
+    let capturing = Capturing::start_with(server.address(), |options| {
+        options.start = StartPosition::Current;
+        options.domains = Domains::only([0, 3]);
+    });
+    capturing.wait("begun", |this| this.position() == "0-1-2");
+    assert_eq!(server.sessions()[0].connect_state.as_deref(), Some("0-1-2,5-1-77"));
+}

@@ -89,6 +89,7 @@ pub(super) struct Greeted {
 #[derive(Debug)]
 pub(super) struct Login {
     packet: RawPacket,
+    plugin: String,
     /// What greeting and login have in common.
     pub(super) capabilities: u64,
     pub(super) sequence: u8,
@@ -237,7 +238,7 @@ impl Greeted {
         let mut login = self.check(packet).map_err(|fault| bad_login(&fault))?;
         let mut server = self.server;
         if self.encrypt {
-            server = encrypted(worker, server, &mut login.packet).await?;
+            server = encrypted(worker, server, &mut login).await?;
         }
         let sent = async {
             server.write_all(&login.packet.0).await?;
@@ -273,7 +274,7 @@ impl Greeted {
             plugin = login.auth_plugin,
             "login"
         );
-        Ok(Login { packet, capabilities, sequence })
+        Ok(Login { packet, plugin: login.auth_plugin, capabilities, sequence })
     }
 }
 
@@ -281,11 +282,11 @@ impl Greeted {
 async fn encrypted(
     worker: &Worker,
     mut server: ServerStream,
-    login: &mut RawPacket,
+    login: &mut Login,
 ) -> Result<ServerStream, Refused> {
-    login.add_ssl();
+    login.packet.add_ssl();
     let handshake = async {
-        server.write_all(&login.ssl_request()).await.map_err(TlsFault::Lost)?;
+        server.write_all(&login.packet.ssl_request()).await.map_err(TlsFault::Lost)?;
         worker.upstream.tls().encrypt(worker.upstream.address(), server).await
     };
     let mut server = match timeout(worker.options.connect_timeout, handshake).await {
@@ -293,7 +294,7 @@ async fn encrypted(
         Err(_) => return Err(unreachable(worker, "the TLS handshake does not end")),
     };
     if let ServerStream::Tls(stream) = &mut server {
-        stream.renumber_login();
+        stream.renumber_login(&login.plugin);
     }
     Ok(server)
 }

@@ -99,6 +99,24 @@ fn much_passes_both_ways_while_nobody_hurries() {
 }
 
 #[test]
+fn a_password_that_cannot_pass_is_told() {
+    let ca = Authority::new("ca");
+    let issued = ca.issue(&["127.0.0.1"]);
+    let (upstream, address) = listener();
+    let rig = Rig::with_tls(&address, required(), |_| {});
+    let (mut client, mut server) = in_login(&rig, &upstream, &issued);
+    server.send(3, b"\xfecaching_sha2_password\0abcdefghijklmnopqrst\0");
+    client.receive();
+    client.send(3, &[7; 32]);
+    server.receive();
+    server.send(5, b"\x01\x04");
+    let (sequence, error) = client.receive_error();
+    assert_eq!((sequence, error.sql_state), (4, Some(*b"08S01")));
+    assert!(error.message.contains("log in to the source directly once"), "{error}");
+    client.assert_closed();
+}
+
+#[test]
 fn an_upstream_without_tls_is_refused_by_name() {
     let (upstream, address) = listener();
     let rig = Rig::with_tls(&address, required(), |_| {});

@@ -241,3 +241,25 @@ fn files_are_read_again_at_every_connect() {
     wait::until("it attaches by itself", || (spillway.http("/readyz")?.0 == 200).then_some(()));
     assert_records(&upstream, &spillway);
 }
+
+/// Such a server makes itself a certificate, and offers TLS without anybody having asked for it.
+#[test]
+fn mariadb_11_8_as_it_comes_is_recorded_under_tls() {
+    let Some(upstream) = Server::upstream_11_8() else { return };
+    upstream.run("ALTER USER spillway@'%' REQUIRE SSL");
+    let mut spillway = Spillway::prepared(&upstream);
+    let said = spillway.check().expect_code(0).stdout;
+    assert!(said.contains("the connection is encrypted: TLSv1_3"), "{said}");
+    spillway.start();
+    assert_records(&upstream, &spillway);
+    assert_eq!(relayed_cipher(&spillway), "");
+    let mut required = prepared(&upstream, "REQUIRED");
+    required.start();
+    assert_ne!(relayed_cipher(&required), "");
+    let stranger = Authority::new("stranger");
+    let mut verifying = with_ca(prepared(&upstream, "VERIFY_CA"), &stranger);
+    assert_refused(
+        &mut verifying,
+        &["the upstream's certificate is self-signed (CN=MariaDB Server)"],
+    );
+}

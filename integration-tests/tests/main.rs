@@ -10,6 +10,7 @@ mod large;
 mod log_files;
 mod oracles;
 mod packing;
+mod power_cut;
 mod purging;
 mod refusals;
 mod relay;

@@ -464,3 +464,43 @@ impl Drop for AbortOnPanic {
         std::process::abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Log;
+    use crate::testing::Sample;
+
+    fn full<T>() -> io::Result<T> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_full_disk_does_not_hide_that_the_log_is_latched() {
+        let sample = Sample::new();
+        let log = Log::open(sample.options()).unwrap();
+        log.shared.latch(&io::Error::other("a sync failed"));
+        // On the commit thread, which was at a write when the sync thread latched.
+        let waited = retry_while_full(&log.shared, full::<()>);
+        assert!(matches!(waited, Err(Stop::Closed)));
+        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
+    }
+
+    #[test]
+    fn room_again_does_not_hide_that_the_log_was_latched_meanwhile() {
+        let sample = Sample::new();
+        let log = Log::open(sample.options()).unwrap();
+        let mut tries = 0;
+        let written = retry_while_full(&log.shared, || {
+            tries += 1;
+            if tries == 1 {
+                return full();
+            }
+            assert_eq!(log.health(), Health::DiskFull);
+            log.shared.published.update(|view| view.health = Health::Latched("sync".into()));
+            Ok(())
+        });
+        assert!(written.is_ok() && tries == 2);
+        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
+    }
+}

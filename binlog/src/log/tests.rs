@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::event::EventType;
-use crate::fs::faulty::{Fault, FaultyFileSystem};
+use crate::fs::faulty::{Fault, FaultyFileSystem, Operation};
 use crate::gtid::mariadb::Gtid;
 use crate::reader::{AttachError, FileScan, ReadError, Run, ScanErrorKind};
 use crate::testing::{
@@ -521,6 +521,42 @@ fn a_disk_that_breaks_anywhere_in_a_rename_loses_nothing_acknowledged() {
             assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
             assert_eq!(caches(&sample), 0);
         }
+    }
+}
+
+/// The header events and the Gtid event go into a hole at the head of the cache file: it needs room as any other write.
+fn is_head_of_cache(operation: &Operation) -> bool {
+    let Operation::Write(path, 0) = operation else { return false };
+    path.parent().is_some_and(|dir| dir.ends_with("#binlog_cache_files"))
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_head_of_a_rename_is_waited_for() {
+    for level in [CommitLevel::One, CommitLevel::Two] {
+        let sample = Sample::new();
+        let full = Fault::Full { times: u64::MAX };
+        let fs = Arc::new(FaultyFileSystem::at_first(full, is_head_of_cache));
+        let options = LogOptions { fs: fs.clone(), commit_level: level, ..small_limits(&sample) };
+        let log = Log::open(options).unwrap();
+        sample.record(&log, 1..=1);
+        let source = log.submitter();
+        let ticket = source.submit(of_size(&source, "0-1-2", &[1000; 40]));
+        let tried = || fs.journal().iter().filter(|one| is_head_of_cache(one)).count();
+        while tried() < 3 {
+            assert!(!matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
+            std::thread::yield_now();
+        }
+        assert_eq!(log.health(), Health::DiskFull);
+        assert_eq!(sequences(&log), [1], "{level:?}: readers go on");
+        fs.repair();
+        ticket.wait_durable().unwrap();
+        source.submit(transaction(&source, 3)).wait_durable().unwrap();
+        assert_eq!(log.health(), Health::Running);
+        log.close();
+        assert_eq!(log.files().len(), 2);
+        sample.files().iter().for_each(|path| drop(events_of(path)));
+        assert_eq!(sequences(&open(&sample)), [1, 2, 3], "{level:?}");
+        assert_eq!(caches(&sample), 0);
     }
 }
 

@@ -199,7 +199,6 @@ impl Committer {
             }
         }
         self.active()?.index.pass(gtid, time);
-        self.sync()?;
         self.rotate_if_over_size()
     }
 
@@ -277,8 +276,9 @@ impl Committer {
     fn sync(&mut self) -> Result<(), Stop> {
         if self.shared.options.commit_level == CommitLevel::One {
             let started = Instant::now();
-            self.active()?.file.sync_data()?;
-            self.shared.options.observer.synced(started.elapsed());
+            if self.active()?.sync()? {
+                self.shared.options.observer.synced(started.elapsed());
+            }
             self.publish(true);
             self.index_end();
             let active = self.active()?;
@@ -317,7 +317,7 @@ impl Committer {
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
         retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
-        active.file.sync_data()?;
+        active.sync()?;
         Ok(number)
     }
 

@@ -560,6 +560,42 @@ fn a_disk_that_is_full_at_the_head_of_a_rename_is_waited_for() {
     }
 }
 
+#[test]
+fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
+    let sample = Sample::new();
+    let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+    let log = Log::open(LogOptions { fs: fs.clone(), ..small_limits(&sample) }).unwrap();
+    sample.record(&log, 1..=1);
+    let before = fs.journal().len();
+    let source = log.submitter();
+    source.submit(of_size(&source, "0-1-2", &[1000; 40])).wait_durable().unwrap();
+    log.close();
+    let path = |name: &str| sample.dir().join(name);
+    let (caches, cache) = (path("#binlog_cache_files"), path("#binlog_cache_files/cache-1"));
+    let expected = [
+        // The body, before the commit slot.
+        Operation::Sync(cache.clone()),
+        // Rotate, the head, the names.
+        Operation::Sync(path("binlog.000001")),
+        Operation::Sync(cache),
+        Operation::Rename(path("binlog.000002")),
+        Operation::SyncDir(caches),
+        Operation::SyncDir(sample.dir().to_owned()),
+        // Published here; the index.
+        Operation::Sync(path("binlog.index.new")),
+        Operation::Rename(path("binlog.index")),
+        Operation::SyncDir(sample.dir().to_owned()),
+    ];
+    let mut done = fs.journal().split_off(before);
+    done.retain(|operation| match operation {
+        Operation::Sync(_) | Operation::SyncDir(_) => true,
+        // Neither the hint nor the GTID index are promised to be there.
+        Operation::Rename(to) => !to.ends_with("binlog.verified"),
+        _ => false,
+    });
+    assert_eq!(done, expected);
+}
+
 /// A transaction, unless the disk is broken.
 fn try_of_size(source: &Submitter, sequence: u64, notes: &[usize]) -> Option<Transaction> {
     let gtid = Gtid { domain: 0, server: 1, sequence };

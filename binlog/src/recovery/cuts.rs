@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::fs::FileSystem;
 use crate::fs::crash::CrashFileSystem;
+use crate::fs::faulty::Fault;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::testing::{format, sequences, try_transaction};
 use crate::{CommitLevel, Log, LogOptions, Submitter, Ticket, file_name, file_number};
@@ -55,6 +56,30 @@ fn a_purge_cut_short_at_any_operation_takes_no_more_than_was_asked() {
         if whole {
             assert!(done && at > 8, "{context}");
             return;
+        }
+    }
+}
+
+#[test]
+fn a_purge_that_was_answered_on_a_full_disk_outlives_a_power_cut() {
+    let whole = CrashFileSystem::new();
+    assert_eq!(record(&whole, CommitLevel::One, &[2000; 4]), (4, 4));
+    for (at, cut) in (0..10).flat_map(|at| (at + 1..at + 9).map(move |cut| (at, cut))) {
+        let disk = whole.after_kill();
+        let log = Log::open(options(&disk, CommitLevel::One)).unwrap();
+        let begun = disk.operations();
+        disk.fail_at(Fault::Full { times: 1 }, begun + at);
+        disk.cut_power_at(begun + cut);
+        let purged = log.purge_to(&file_name("binlog", 4));
+        let first = if purged.is_ok() { 4..=4 } else { 1..=4 };
+        log.close();
+        disk.stop();
+        for seed in 0..IMAGES {
+            let context = format!("full at {at}, cut at {cut}, image {seed}");
+            let log = Log::open(options(&disk.after_power_cut(seed), CommitLevel::One))
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(first.contains(&log.files()[0].number), "{context}: {purged:?}");
+            assert_eq!(sequences(&log).last(), Some(&4), "{context}");
         }
     }
 }

@@ -12,6 +12,7 @@ mod log_files;
 mod many_sources;
 mod oracles;
 mod packing;
+mod power_cut;
 mod purging;
 mod refusals;
 mod relay;

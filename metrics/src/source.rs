@@ -10,6 +10,7 @@ pub struct SourceFamilies {
     up: IntGaugeVec,
     last_event_timestamp: IntGaugeVec,
     transactions: IntCounterVec,
+    skipped: IntCounterVec,
     bytes: IntCounterVec,
     reconnects: IntCounterVec,
     certificates: IntGaugeVec,
@@ -24,6 +25,8 @@ pub struct SourceMetrics {
     pub last_event_timestamp: IntGauge,
     /// Transactions handed to the log.
     pub transactions: IntCounter,
+    /// Transactions of domains that are not recorded from this source.
+    pub skipped: IntCounter,
     /// Bytes of events read.
     pub bytes: IntCounter,
     /// Sessions that ended, by `reason`.
@@ -88,6 +91,13 @@ impl SourceFamilies {
                 Opts::new("spillway_source_transactions_total", "Transactions handed to the log."),
                 &source,
             )?,
+            skipped: IntCounterVec::new(
+                Opts::new(
+                    "spillway_source_skipped_transactions_total",
+                    "Transactions read and not recorded: of domains that the source's gtid_domains does not name.",
+                ),
+                &source,
+            )?,
             bytes: IntCounterVec::new(
                 Opts::new("spillway_source_bytes_total", "Bytes of events read from the source."),
                 &source,
@@ -112,10 +122,11 @@ impl SourceFamilies {
     }
 
     fn register_all(&self, registry: &Registry) -> prometheus::Result<()> {
-        let all: [Box<dyn Collector>; 6] = [
+        let all: [Box<dyn Collector>; 7] = [
             Box::new(self.up.clone()),
             Box::new(self.last_event_timestamp.clone()),
             Box::new(self.transactions.clone()),
+            Box::new(self.skipped.clone()),
             Box::new(self.bytes.clone()),
             Box::new(self.reconnects.clone()),
             Box::new(self.certificates.clone()),
@@ -130,6 +141,7 @@ impl SourceFamilies {
             up: self.up.with_label_values(&label),
             last_event_timestamp: self.last_event_timestamp.with_label_values(&label),
             transactions: self.transactions.with_label_values(&label),
+            skipped: self.skipped.with_label_values(&label),
             bytes: self.bytes.with_label_values(&label),
             reconnects: Reconnects { family: self.reconnects.clone(), source: source.to_owned() },
             certificates: Certificates {

@@ -1,6 +1,7 @@
 //! One connection's life: probe the upstream, say where to go on, start the dump, stream.
 
 use std::convert::Infallible;
+use std::sync::atomic::Ordering;
 
 use spillway_binlog::LogEnd;
 use spillway_binlog::alignment::Alignment;
@@ -145,11 +146,12 @@ async fn plan(
     Ok(Plan { connect_state, file: String::new(), begin, alignment })
 }
 
-/// Whether the log has a beginning of the source's domains.
+/// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first
+/// transaction: that is remembered for as long as the process lives.
 fn has_begun(context: &Context) -> bool {
     let (log, domains) = (&context.log, &context.options.domains);
-    let known = || !domains.of_state(&log.gtid_state()).is_empty();
-    log.end() != LogEnd::default() && (domains.is_all() || known())
+    let known = || domains.is_all() || !domains.of_state(&log.gtid_state()).is_empty();
+    log.end() != LogEnd::default() && (context.has_begun.load(Ordering::Relaxed) || known())
 }
 
 /// A position in the source's domains, and where the upstream is in all others: it would refuse what another source has of

@@ -1,8 +1,9 @@
 //! The dump's events: checked, put together to transactions, matched with the log's end, handed to the log under a byte bound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use spillway_binlog::alignment::{Alignment, Offer};
@@ -55,9 +56,12 @@ pub(super) struct Stream<'a> {
     watch: Watch,
     /// The last event was a heartbeat.
     idle: bool,
+    /// Domains that were skipped in this session.
+    skipped: BTreeSet<u32>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
+    skipped_transactions: u64,
     bytes: u64,
 }
 
@@ -80,8 +84,9 @@ impl<'a> Stream<'a> {
         begin: Option<Begin>,
         alignment: Alignment,
         checksum: ChecksumAlgorithm,
-        target: Vec<Gtid>,
+        mut target: Vec<Gtid>,
     ) -> Self {
+        target.retain(|gtid| context.options.domains.contains(gtid.domain));
         Self {
             context,
             begin,
@@ -93,9 +98,11 @@ impl<'a> Stream<'a> {
             target,
             watch: Watch::default(),
             idle: false,
+            skipped: BTreeSet::new(),
             last: None,
             last_timestamp: 0,
             transactions: 0,
+            skipped_transactions: 0,
             bytes: 0,
         }
     }
@@ -189,9 +196,11 @@ impl<'a> Stream<'a> {
             return self.nothing_more();
         }
         match assembler.push(event)? {
-            Assembled::Complete(transaction) => self.transaction(transaction),
-            Assembled::Pending | Assembled::Outside => Ok(()),
+            Assembled::Complete(transaction) => return self.transaction(transaction),
+            Assembled::Skipped(gtid) => self.skipped(gtid),
+            Assembled::Pending | Assembled::Outside => {}
         }
+        Ok(())
     }
 
     fn transaction(&mut self, transaction: Transaction) -> Result<(), Fault> {
@@ -217,9 +226,21 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// A transaction of another domain. One that no source records is told, once a session.
+    fn skipped(&mut self, gtid: Gtid) {
+        self.skipped_transactions += 1;
+        if self.skipped.insert(gtid.domain) && !self.context.peers.record(gtid.domain) {
+            tracing::warn!(
+                source = self.context.upstream.name(),
+                "transactions of domain {} are not recorded, {gtid} first: no source names it in gtid_domains",
+                gtid.domain
+            );
+        }
+    }
+
     /// The upstream's next file, or the first of the dump.
     fn format_description(&mut self, event: &[u8]) -> Result<(), Fault> {
-        let format = FormatDescription::parse(event)?;
+        let mut format = FormatDescription::parse(event)?;
         self.checksum = format.checksum;
         if self.assembler.as_ref().is_some_and(TransactionAssembler::in_transaction) {
             // The upstream crashed in the middle of it; what it had sent was never committed.
@@ -228,8 +249,15 @@ impl<'a> Stream<'a> {
                 "a transaction was cut short by the upstream"
             );
         }
+        let Context { options, submitter, upstream, peers, .. } = self.context;
+        if peers.are_several() {
+            // Of one source's start a replica would drop the temporary tables of all.
+            format.created = 0;
+        }
         let format = Arc::new(format);
-        self.assembler = Some(self.context.submitter.assembler(Arc::clone(&format)));
+        peers.admit(upstream.name(), &format).map_err(Fault::Refused)?;
+        let assembler = submitter.assembler(Arc::clone(&format));
+        self.assembler = Some(assembler.recording(options.domains.clone()));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
             self.begin_at(format, state.clone());
@@ -242,6 +270,7 @@ impl<'a> Stream<'a> {
         let domains = self.context.options.domains.clone();
         self.in_flight.add(self.context.submitter.begin_domains(format, state, domains), 0);
         self.begin = None;
+        self.context.has_begun.store(true, Ordering::Relaxed);
         self.context.upstream.has_begun_anew();
     }
 
@@ -270,10 +299,13 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Tells the log once it has what the upstream had when the session began.
+    /// Tells the log once it has what this and every other upstream had when their sessions began.
     fn note_caught_up(&mut self) {
-        let log = &self.context.log;
+        let Context { log, peers, upstream, .. } = self.context;
         if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        if peers.is_caught_up(upstream.name()) {
             return;
         }
         let state = log.gtid_state();
@@ -281,7 +313,7 @@ impl<'a> Stream<'a> {
             let known = state.last_of(gtid.domain, gtid.server);
             known.is_none_or(|known| known.sequence < gtid.sequence)
         });
-        if self.target.is_empty() {
+        if self.target.is_empty() && peers.note_caught_up(upstream.name()) {
             log.set_caught_up();
         }
     }
@@ -291,6 +323,7 @@ impl<'a> Stream<'a> {
         let metrics = &self.context.metrics;
         metrics.bytes.inc_by(std::mem::take(&mut self.bytes));
         metrics.transactions.inc_by(std::mem::take(&mut self.transactions));
+        metrics.skipped.inc_by(std::mem::take(&mut self.skipped_transactions));
         if self.last_timestamp != 0 {
             metrics.last_event_timestamp.set(i64::from(self.last_timestamp));
         }

@@ -1,40 +1,34 @@
 //! From facts to findings. No I/O.
 
 use std::io;
-use std::time::Duration;
+
+use spillway_binlog::event::version_family;
 
 use super::Finding;
 use super::disk::Disk;
 use super::grants;
 use super::probe::Facts;
 use crate::capture::StartPosition;
-use crate::config::{Binlog, Config, Source};
-use crate::source::ServerAddress;
-use crate::tls::Certificate;
+use crate::config::{Binlog, Capture};
 
 /// Below a day, a weekend without Spillway loses history.
 const SHORT_RETENTION: f64 = 86_400.0;
 /// With less free space the log is full before anybody looks.
 const LITTLE_SPACE: u64 = 1 << 30;
 
-/// A renewal that has not happened by then has failed: those of Let's Encrypt happen a month before the end.
-const CERTIFICATE_NOTICE: Duration = Duration::from_secs(14 * 86_400);
-
 /// What the server's version, account and settings mean.
-pub(super) fn server(facts: &Facts, config: &Config) -> Vec<Finding> {
+pub(super) fn server(facts: &Facts, ours: u32, capture: &Capture) -> Vec<Finding> {
     let mut findings = vec![version(facts)];
-    findings.extend(encryption(facts, &config.source));
     findings.extend(privileges(facts));
     findings.extend([log_bin(facts), binlog_format(facts), row_image(facts), checksum(facts)]);
-    findings.push(server_id(facts, config.server_id));
-    findings.extend(gtids(facts));
+    findings.push(server_id(facts, ours));
+    findings.extend(gtids(facts, capture));
     findings.push(retention(facts));
-    findings.extend(relay_encryption(facts, &config.source));
     findings
 }
 
 impl Facts {
-    fn variable(&self, name: &str) -> Option<&str> {
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
@@ -57,50 +51,6 @@ fn version(facts: &Facts) -> Finding {
     Finding::fault(format!(
         "{text}: this release records MariaDB only; set `capture = false` to relay to it"
     ))
-}
-
-fn encryption(facts: &Facts, source: &Source) -> Vec<Finding> {
-    let mode = source.tls.mode;
-    let mut findings = match &facts.encryption {
-        None => vec![Finding::ok(format!(
-            "the connection is not encrypted (ssl_mode is {})",
-            mode.as_str()
-        ))],
-        Some(encryption) => vec![Finding::ok(format!("the connection is encrypted: {encryption}"))],
-    };
-    if source.tls.ca.is_some() && !mode.verifies() {
-        findings.push(Finding::warn(format!(
-            "ssl_ca is set, but ssl_mode {} checks no certificate: set ssl_mode = \"VERIFY_CA\" or \"VERIFY_IDENTITY\"",
-            mode.as_str()
-        )));
-    }
-    let parts = facts.encryption.as_ref().map(|encryption| (&encryption.upstream, &encryption.own));
-    if let Some((upstream, own)) = parts {
-        findings.extend(ends_soon("the upstream's certificate", upstream.as_ref()));
-        findings.extend(ends_soon("the certificate in ssl_cert", own.as_ref()));
-    }
-    findings
-}
-
-fn ends_soon(which: &str, certificate: Option<&Certificate>) -> Option<Finding> {
-    let left = certificate?.time_left()?;
-    (left < CERTIFICATE_NOTICE).then(|| {
-        let days = left.as_secs() / 86_400;
-        Finding::warn(format!("{which} ends in {days} days: replace it before"))
-    })
-}
-
-/// Whether apps get through the relay.
-fn relay_encryption(facts: &Facts, source: &Source) -> Option<Finding> {
-    let wanted = facts.variable("require_secure_transport") == Some("ON");
-    let plain =
-        !source.tls.mode.is_required() && matches!(source.server, ServerAddress::Tcp { .. });
-    (wanted && plain && source.listen.is_some()).then(|| {
-        Finding::fault(
-            "require_secure_transport is ON at the upstream and the relay's connections are plain, so apps do not get in: set \
-             ssl_mode = \"REQUIRED\" or stricter",
-        )
-    })
 }
 
 fn privileges(facts: &Facts) -> Vec<Finding> {
@@ -178,14 +128,13 @@ fn server_id(facts: &Facts, ours: u32) -> Finding {
     Finding::ok(format!("server_id {ours} is not the upstream's"))
 }
 
-fn gtids(facts: &Facts) -> Vec<Finding> {
+fn gtids(facts: &Facts, capture: &Capture) -> Vec<Finding> {
     if !facts.is_mariadb() {
         return match facts.variable("gtid_mode") {
             Some("ON") => vec![Finding::ok("gtid_mode is ON")],
             _ => vec![Finding::fault("gtid_mode is not ON: transactions carry no GTIDs")],
         };
     }
-    let domain = facts.variable("gtid_domain_id").unwrap_or("unknown");
     let strict = match facts.variable("gtid_strict_mode") {
         Some("ON" | "1") => Finding::ok("gtid_strict_mode is ON"),
         _ => Finding::warn(
@@ -193,7 +142,31 @@ fn gtids(facts: &Facts) -> Vec<Finding> {
              SET GLOBAL gtid_strict_mode = 1; refuses that at the upstream",
         ),
     };
-    vec![Finding::ok(format!("gtid_domain_id is {domain}")), strict]
+    vec![domain(facts, capture), strict]
+}
+
+fn domain(facts: &Facts, capture: &Capture) -> Finding {
+    let domain = facts.variable("gtid_domain_id").unwrap_or("unknown");
+    let text = format!("gtid_domain_id is {domain}");
+    match &capture.gtid_domains {
+        Some(domains) if !domain.parse().is_ok_and(|domain| domains.contains(&domain)) => {
+            Finding::warn(format!(
+                "{text}, which source.gtid_domains does not name: what is written in that domain is not recorded"
+            ))
+        }
+        _ => Finding::ok(text),
+    }
+}
+
+/// Whether the events of all recorded sources, each a name and a version, may stand in one log file.
+pub(super) fn series(sources: &[(&str, String)]) -> Option<Finding> {
+    let (name, version) = sources.first()?;
+    let differs = |(_, other): &&(&str, String)| version_family(other) != version_family(version);
+    let (other_name, other) = sources.iter().find(differs)?;
+    Some(Finding::fault(format!(
+        "source {name} is {version} and source {other_name} is {other}: events of both cannot stand in one log file, so \
+         whichever connects second is refused; bring both to one MariaDB series, or record one with a Spillway of its own"
+    )))
 }
 
 fn retention(facts: &Facts) -> Finding {
@@ -215,7 +188,7 @@ fn retention(facts: &Facts) -> Finding {
 }
 
 /// How much recording will fetch at first.
-pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>) -> Vec<Finding> {
+pub(super) fn history(facts: &Facts, capture: &Capture, disk: Option<&Disk>) -> Vec<Finding> {
     let files = match &facts.binlogs {
         Ok(files) => files,
         Err(message) => {
@@ -223,12 +196,17 @@ pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>)
         }
     };
     if disk.is_some_and(|disk| disk.has_log) {
-        return vec![Finding::ok(
-            "the log is not empty: recording goes on behind its last transaction",
-        )];
+        let text = match capture.gtid_domains {
+            None => "the log is not empty: recording goes on behind its last transaction",
+            Some(_) => {
+                "the log is not empty: recording goes on behind its last transaction of source.gtid_domains, or begins at \
+                 source.start where it has none"
+            }
+        };
+        return vec![Finding::ok(text)];
     }
     let bytes: u64 = files.iter().map(|(_, size)| size).sum();
-    match start {
+    match &capture.start {
         StartPosition::Current => vec![Finding::ok("start = \"current\": history is not fetched")],
         StartPosition::Gtid(_) => {
             vec![Finding::ok("start is a GTID position: recording begins after it")]
@@ -283,4 +261,4 @@ fn human(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,6 @@
 //! `[[source]]`: one upstream cluster, the apps' port in front of it, and how it is captured.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::capture::StartPosition;
@@ -98,6 +99,21 @@ const START: Key<StartPosition> = Key {
     parse: |value| value.as_str()?.parse().ok().filter(is_one_a_domain),
 };
 
+const GTID_DOMAINS: Key<BTreeSet<u32>> = Key {
+    name: "gtid_domains",
+    meaning: "The replication domains (`gtid_domain_id`) recorded from this source; transactions of others are skipped. Left out: \
+              all. Required where more than one source is captured; a domain is recorded from one source only.",
+    allowed: "a list of one or more different numbers from 0 to 4294967295",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: |value| {
+        let list = value::list(value, |item| value::integer(item, 0..=u32::MAX))?;
+        let domains: BTreeSet<u32> = list.iter().copied().collect();
+        (!list.is_empty() && domains.len() == list.len()).then_some(domains)
+    },
+};
+
 const MAX_CONNECTIONS: Key<u32> = Key {
     name: "max_connections",
     meaning: "How many apps may be connected at a time; the next gets the server's error 1040.",
@@ -192,6 +208,7 @@ pub(super) const KEYS: Keys = &[
     &PASSWORD,
     &PASSWORD_FILE,
     &START,
+    &GTID_DOMAINS,
     &MAX_CONNECTIONS,
     &SEMI_SYNC,
     &COMMIT_ACK,
@@ -230,6 +247,8 @@ pub struct Capture {
     pub password: Password,
     /// Where recording begins when the log is empty.
     pub start: StartPosition,
+    /// The replication domains that are recorded; `None`: all.
+    pub gtid_domains: Option<BTreeSet<u32>>,
 }
 
 /// MariaDB takes one GTID a domain.
@@ -246,18 +265,18 @@ fn is_name(name: &str) -> bool {
     name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
-pub(super) fn read(mut section: Section<'_>) -> Result<Source, Fault> {
+pub(super) fn read(section: &mut Section<'_>) -> Result<Source, Fault> {
     let name = section.get(&NAME)?;
     let servers = section.get(&SERVERS)?;
     let listen = section.optional(&LISTEN)?;
     let recorded = section.get(&CAPTURE)?;
-    let account = read_account(&mut section)?;
-    let tls = read_tls(&mut section)?;
+    let account = read_account(section)?;
+    let tls = read_tls(section)?;
     let source = Source {
         name,
-        server: only_server(&section, servers)?,
+        server: only_server(section, servers)?,
         listen,
-        capture: if recorded { Some(account.complete(&section)?) } else { None },
+        capture: if recorded { Some(account.complete(section)?) } else { None },
         max_connections: section.get(&MAX_CONNECTIONS)?,
         tls,
     };
@@ -265,7 +284,7 @@ pub(super) fn read(mut section: Section<'_>) -> Result<Source, Fault> {
         let sentence = "`source.capture` is false and `source.listen` is missing, so there is nothing to do: set one";
         return Err(section.fault(sentence.to_owned()));
     }
-    section.finish()?;
+    section.refuse_rest()?;
     Ok(source)
 }
 
@@ -307,6 +326,7 @@ struct Account {
     user: Option<String>,
     password: Option<Password>,
     start: StartPosition,
+    gtid_domains: Option<BTreeSet<u32>>,
 }
 
 fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
@@ -314,6 +334,7 @@ fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
         user: section.optional(&USER)?,
         password: read_password(section, &PASSWORD, &PASSWORD_FILE)?,
         start: section.get(&START)?,
+        gtid_domains: section.optional(&GTID_DOMAINS)?,
     })
 }
 
@@ -326,7 +347,24 @@ impl Account {
         let password = self.password.ok_or_else(|| {
             fault("`source.password` is missing: set it or `source.password_file` (\"\" for an account without one)")
         })?;
-        Ok(Capture { user, password, start: self.start })
+        let capture =
+            Capture { user, password, start: self.start, gtid_domains: self.gtid_domains };
+        if let Some(domain) = capture.start_elsewhere() {
+            return Err(section.fault(format!(
+                "`source.start` names domain {domain}, which `source.gtid_domains` does not: leave it out there, or add it here"
+            )));
+        }
+        Ok(capture)
+    }
+}
+
+impl Capture {
+    /// A domain in which recording is to begin without being recorded.
+    fn start_elsewhere(&self) -> Option<u32> {
+        let (StartPosition::Gtid(list), Some(domains)) = (&self.start, &self.gtid_domains) else {
+            return None;
+        };
+        list.iter().map(|gtid| gtid.domain).find(|domain| !domains.contains(domain))
     }
 }
 

@@ -288,3 +288,21 @@ fn a_source_asks_for_other_domains_only_from_where_the_upstream_is() {
     capturing.wait("begun", |this| this.position() == "0-1-2");
     assert_eq!(server.sessions()[0].connect_state.as_deref(), Some("0-1-2,5-1-77"));
 }
+
+#[test]
+fn what_an_empty_domain_begins_with_is_not_passed_over_at_the_next_connect() {
+    let server = ScriptedServer::start(groups("0-1-1", "a"));
+    let first = Capturing::start_with(server.address(), |options| {
+        options.domains = Domains::only([0]);
+    });
+    first.wait_position("0-1-1");
+    // In a log that has a file, nothing tells that domain 1 was begun.
+    let capturing = Capturing::open(first.stop_and_keep(), server.address(), |options| {
+        options.domains = Domains::only([1]);
+        options.start = StartPosition::Current;
+    });
+    capturing.wait_state(CaptureState::Streaming);
+    server.replace("", groups("0-1-1,1-1-1", "a"));
+    capturing.wait_position("0-1-1,1-1-1");
+    capturing.ends_with(&groups("0-1-1,1-1-1", "a"));
+}

@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod alignment;
+mod many;
 mod scripted;
 mod upstream;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway::capture::{self, CaptureHandle, CaptureOptions, Credentials, StartPosition};
+use spillway::capture::{
+    self, CaptureHandle, CaptureOptions, CapturedSource, Credentials, StartPosition,
+};
 use spillway::source::{CaptureState, ServerAddress, Upstream};
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, LogEnd, LogOptions};
@@ -61,8 +64,8 @@ impl Capturing {
         };
         change(&mut options);
         let stop = CancellationToken::new();
-        let (log_too, upstream_too) = (Arc::clone(&log), Arc::clone(&upstream));
-        let handle = capture::start(options, log_too, upstream_too, metrics, stop.clone()).unwrap();
+        let source = CapturedSource { options, upstream: Arc::clone(&upstream), metrics };
+        let handle = capture::start(vec![source], &log, &stop).unwrap();
         Self { log, upstream, registry, stop, handle: Some(handle), change, dir: Some(dir) }
     }
 

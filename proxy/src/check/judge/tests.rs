@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 
 use super::super::Level;
 use super::*;
-use crate::tls::Encryption;
+use crate::config::Config;
 
-fn config(source: &str) -> Config {
+fn config() -> Config {
     let text =
         "server_id = 4307\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
-    Config::parse(&format!("{text}{source}\n"), Path::new("f")).unwrap()
+    Config::parse(text, Path::new("f")).unwrap()
 }
 
-fn sound() -> Facts {
+fn capture() -> Capture {
+    config().sources.remove(0).capture.unwrap()
+}
+
+pub(in crate::check) fn sound() -> Facts {
     let variables = [
         ("log_bin", "ON"),
         ("binlog_format", "ROW"),
@@ -37,11 +41,7 @@ fn sound() -> Facts {
 }
 
 fn not_ok(facts: &Facts) -> Vec<Finding> {
-    not_ok_with(facts, "")
-}
-
-fn not_ok_with(facts: &Facts, source: &str) -> Vec<Finding> {
-    let all = server(facts, &config(source)).into_iter();
+    let all = server(facts, 4307, &capture()).into_iter();
     all.filter(|finding| finding.level != Level::Ok).collect()
 }
 
@@ -76,56 +76,33 @@ fn each_setting_is_judged() {
     }
 }
 
-fn ending_in(days: u64) -> Certificate {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    Certificate {
-        subject: "CN=db1".into(),
-        issuer: "CN=ca".into(),
-        common_names: Vec::new(),
-        dns_names: Vec::new(),
-        addresses: Vec::new(),
-        not_before: 0,
-        not_after: i64::try_from(now.as_secs() + days * 86_400 + 60).unwrap(),
-    }
-}
-
-fn encrypted(upstream: Certificate, own: Option<Certificate>) -> Facts {
-    let (protocol, cipher_suite) = ("TLSv1_3".to_owned(), "S".to_owned());
-    let encryption = Encryption { protocol, cipher_suite, upstream: Some(upstream), own };
-    Facts { encryption: Some(encryption), ..sound() }
-}
-
 #[test]
-fn the_encryption_is_told() {
-    let has = |facts: &Facts, part: &str| {
-        let all = server(facts, &config(""));
-        assert!(all.iter().any(|finding| finding.text.contains(part)), "{part}: {all:?}");
+fn a_default_domain_that_is_not_recorded_is_named() {
+    let mut capture = capture();
+    let warned = |capture: &Capture| {
+        let findings = server(&sound(), 4307, capture).into_iter();
+        findings.filter(|finding| finding.level == Level::Warn).collect::<Vec<_>>()
     };
-    has(&sound(), "the connection is not encrypted (ssl_mode is PREFERRED)");
-    has(&encrypted(ending_in(90), None), "encrypted: TLSv1_3, S, certificate CN=db1 valid until 2");
-    assert_eq!(not_ok(&encrypted(ending_in(90), Some(ending_in(15)))), []);
-    let soon = only(&encrypted(ending_in(13), None));
-    assert_eq!(
-        (soon.level, soon.text.contains("certificate ends in 13 days")),
-        (Level::Warn, true)
-    );
-    assert!(
-        only(&encrypted(ending_in(90), Some(ending_in(1)))).text.contains("in ssl_cert ends in 1")
-    );
-    let unused = not_ok_with(&sound(), "ssl_mode = \"REQUIRED\"\nssl_ca = \"ca\"");
-    assert!(unused[0].text.contains("ssl_mode REQUIRED checks no certificate"), "{unused:?}");
+    capture.gtid_domains = Some([0, 7].into());
+    assert_eq!(warned(&capture), []);
+    capture.gtid_domains = Some([7].into());
+    let [finding] = &warned(&capture)[..] else { panic!() };
+    assert!(finding.text.contains("gtid_domain_id is 0, which"), "{}", finding.text);
 }
 
 #[test]
-fn a_relay_that_is_too_plain_for_the_upstream_is_told() {
-    let mut facts = sound();
-    facts.variables.insert("require_secure_transport".into(), "ON".into());
-    let listen = "listen = \"127.0.0.1:4306\"";
-    let found = not_ok_with(&facts, listen);
-    assert_eq!(found[0].level, Level::Fault);
-    assert!(found[0].text.contains("apps do not get in: set ssl_mode = \"REQUIRED\""), "{found:?}");
-    assert_eq!(not_ok_with(&facts, &format!("{listen}\nssl_mode = \"REQUIRED\"")), []);
-    assert_eq!(not_ok(&facts), []);
+fn sources_of_different_series_are_a_fault() {
+    let sources = |versions: &[&str]| -> Vec<(&str, String)> {
+        let names = ["a", "b", "c"].into_iter().zip(versions);
+        names.map(|(name, version)| (name, (*version).to_owned())).collect()
+    };
+    let old = ["10.11.19-MariaDB-log", "10.11.2-MariaDB"];
+    assert_eq!(series(&sources(&[])), None);
+    assert_eq!(series(&sources(&old[..1])), None);
+    assert_eq!(series(&sources(&old)), None);
+    let finding = series(&sources(&[old[0], old[1], "11.8.9-MariaDB"])).unwrap();
+    assert_eq!(finding.level, Level::Fault);
+    assert!(finding.text.contains("and source c is 11.8.9-MariaDB"), "{}", finding.text);
 }
 
 #[test]
@@ -171,21 +148,23 @@ fn space(free: u64, has_log: bool) -> Disk {
 
 #[test]
 fn history_says_how_much_will_be_fetched() {
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 40, false)));
+    let mut capture = capture();
+    let found = history(&sound(), &capture, Some(&space(1 << 40, false)));
     let expected = "start = \"oldest\" will fetch 2 files from mbin.000003 on, 4.0 MiB in all";
     assert_eq!(found, [Finding::ok(expected)]);
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, false)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, false)));
     assert!(found.iter().all(|finding| finding.level == Level::Fault), "{found:?}");
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, true)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, true)));
     assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
     let refused = Facts { binlogs: Err("no".into()), ..sound() };
-    let found = history(&refused, &StartPosition::Current, None);
+    capture.start = StartPosition::Current;
+    let found = history(&refused, &capture, None);
     assert_eq!(found, [Finding::fault("SHOW BINARY LOGS is refused: no")]);
 }
 
 #[test]
 fn the_disk_is_judged() {
-    let binlog = config("").binlog;
+    let binlog = config().binlog;
     assert_eq!(disk(Ok(space(1 << 40, false)), &binlog).level, Level::Ok);
     assert_eq!(disk(Ok(space(1 << 20, false)), &binlog).level, Level::Warn);
     let locked = Disk { writable: false, ..space(1 << 40, false) };

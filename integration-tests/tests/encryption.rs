@@ -98,6 +98,21 @@ fn an_upstream_without_tls_is_recorded_plainly_or_refused_by_name() {
 }
 
 #[test]
+fn check_tries_the_encryption_of_a_relay_alone_too() {
+    let (ca, stranger) = (Authority::new("ca"), Authority::new("stranger"));
+    let upstream = upstream(&ca.issue(&["127.0.0.1"]), None, &[]);
+    let relaying = |mode, authority: &Authority| {
+        with_ca(prepared(&upstream, mode), authority).with("[[source]]", "capture", "false")
+    };
+    let said = relaying("VERIFY_IDENTITY", &ca).check().expect_code(0).stdout;
+    assert!(said.contains("answers, encrypted: TLSv1_3"), "{said}");
+    let said = relaying("PREFERRED", &stranger).check().expect_code(0).stdout;
+    assert!(said.contains("answers, not encrypted"), "{said}");
+    let said = relaying("VERIFY_CA", &stranger).check().expect_code(1).stdout;
+    assert!(said.contains("issued by CN=ca, which is not in ssl_ca"), "{said}");
+}
+
+#[test]
 fn a_certificate_that_is_not_believed_is_named_and_a_renewed_one_is_taken() {
     let (ca, stranger) = (Authority::new("ca"), Authority::new("stranger"));
     let good = ca.issue(&["127.0.0.1"]);

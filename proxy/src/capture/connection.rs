@@ -51,6 +51,18 @@ pub(crate) struct Connection {
 pub(crate) type Row = Vec<Option<String>>;
 
 impl Connection {
+    /// Connects as far as a login, with TLS where `tls` says so; answers how the connection is encrypted.
+    pub(crate) async fn reach(upstream: &Upstream) -> Result<Option<Encryption>, Fault> {
+        let mut connection = Self::connect(upstream, "").await?;
+        let greeting = connection.greeting(upstream).await?;
+        if upstream.tls().applies(upstream.address(), greeting.capabilities & SSL != 0)? {
+            let mut login = login::login_packet(&greeting, "", "")?;
+            login.capabilities |= SSL;
+            connection = connection.encrypted(upstream, &login).await?;
+        }
+        Ok(connection.stream.encryption().cloned())
+    }
+
     /// Connects and logs in; remembers the server's greeting in `upstream`.
     pub(crate) async fn open(
         upstream: &Upstream,

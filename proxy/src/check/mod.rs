@@ -108,7 +108,7 @@ async fn look_at(
 ) -> (Vec<Finding>, Option<String>) {
     let Some(capture) = &source.capture else {
         let relayed = Finding::ok("source.capture is false: the upstream is not recorded");
-        return (vec![relayed, probe::reach(&source.server).await], None);
+        return (vec![relayed, probe::reach(source).await], None);
     };
     match probe::probe(source, capture).await {
         Ok(facts) => {

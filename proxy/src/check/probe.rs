@@ -8,7 +8,7 @@ use crate::capture::connection::{Connection, Row};
 use crate::capture::fault::Fault;
 use crate::config::{Capture, Source};
 use crate::source::{ServerAddress, Upstream};
-use crate::tls::Encryption;
+use crate::tls::{Encryption, SslMode};
 
 /// For the whole probe; a server that needs longer is as good as down.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -58,11 +58,20 @@ pub(super) async fn probe(source: &Source, capture: &Capture) -> Result<Facts, S
     }
 }
 
-/// Only whether something accepts connections there.
-pub(super) async fn reach(server: &ServerAddress) -> Finding {
-    match tokio::time::timeout(TIMEOUT, server.connect()).await {
-        Ok(Ok(_)) => Finding::ok(format!("upstream {server} accepts connections")),
-        Ok(Err(error)) => Finding::fault(format!("cannot connect to {server}: {error}")),
+/// Only whether a server answers there, encrypted as the relay's connections are.
+pub(super) async fn reach(source: &Source) -> Finding {
+    let server = &source.server;
+    let mut tls = source.tls.clone();
+    if !tls.mode.is_required() {
+        tls.mode = SslMode::Disabled;
+    }
+    let upstream = Upstream::new(&source.name, server.clone()).with_tls(tls);
+    match tokio::time::timeout(TIMEOUT, Connection::reach(&upstream)).await {
+        Ok(Ok(None)) => Finding::ok(format!("upstream {server} answers, not encrypted")),
+        Ok(Ok(Some(encryption))) => {
+            Finding::ok(format!("upstream {server} answers, encrypted: {encryption}"))
+        }
+        Ok(Err(fault)) => Finding::fault(format!("upstream {server}: {fault}")),
         Err(_) => Finding::fault(format!("{server} did not answer within {TIMEOUT:?}")),
     }
 }

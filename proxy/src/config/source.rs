@@ -158,7 +158,8 @@ const SSL_MODE: Key<SslMode> = Key {
     name: "ssl_mode",
     meaning: "TLS towards the upstream. Of capture: `PREFERRED` encrypts where the server offers it (over TCP), and a handshake \
               that fails is an error; `REQUIRED` never goes on without; `VERIFY_CA` also checks that an authority of `ssl_ca` \
-              has issued the certificate; `VERIFY_IDENTITY` also that it is for the host in `servers`. The relay encrypts with \
+              has issued the certificate; `VERIFY_IDENTITY` also that it is for the host in `servers` (over a Unix socket \
+              `localhost`). The relay encrypts with \
               `REQUIRED` and the stricter two, and stays plain with `DISABLED` and `PREFERRED`.",
     allowed: "\"DISABLED\", \"PREFERRED\", \"REQUIRED\", \"VERIFY_CA\" or \"VERIFY_IDENTITY\"",
     default: Some("\"PREFERRED\""),

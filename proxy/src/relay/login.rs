@@ -191,8 +191,18 @@ fn encrypts(worker: &Worker, capabilities: u64) -> Result<bool, TlsFault> {
 
 fn no_tls(worker: &Worker, fault: &TlsFault) -> Refused {
     let (source, address) = (worker.upstream.name(), worker.upstream.address());
-    tracing::warn!(source, %address, error = %fault, "a connection to the upstream cannot be encrypted");
-    unreachable(worker, &fault.to_string())
+    let error = fault.to_string();
+    if worker.no_tls.replace(error.clone()) != error {
+        tracing::warn!(source, %address, error, "connections to the upstream cannot be encrypted");
+    }
+    unreachable(worker, &error)
+}
+
+fn note_encrypted(worker: &Worker) {
+    if !worker.no_tls.take().is_empty() {
+        let source = worker.upstream.name();
+        tracing::info!(source, "connections to the upstream can be encrypted again");
+    }
 }
 
 fn no_server(worker: &Worker, why: &str) -> Refused {
@@ -293,6 +303,7 @@ async fn encrypted(
         Ok(encrypted) => encrypted.map_err(|fault| no_tls(worker, &fault))?,
         Err(_) => return Err(unreachable(worker, "the TLS handshake does not end")),
     };
+    note_encrypted(worker);
     if let ServerStream::Tls(stream) = &mut server {
         stream.renumber_login(&login.plugin);
     }

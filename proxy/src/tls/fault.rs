@@ -66,7 +66,9 @@ pub enum TlsFault {
     #[error("{0}")]
     Rejected(String),
     /// TLS could not be agreed on.
-    #[error("no TLS with the upstream: {0}")]
+    #[error(
+        "no TLS with the upstream: {0}: it must have TLS 1.2 or 1.3; ssl_mode = \"DISABLED\" goes without"
+    )]
     Unusable(Error),
     /// The server said something before TLS that was due within it.
     #[error("the upstream sent bytes before TLS began, as an attacker between would")]

@@ -116,8 +116,9 @@ async fn plan(
 ) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
     let new_start = context.upstream.new_start();
+    let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
     let alignment = match (has_begun(context), at_its_word) {
-        (true, false) if new_start.is_none() => Alignment::with_last(log, domains)?,
+        (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
         _ => Alignment::behind_last(log, domains),
     };
     if new_start.is_none() && has_begun(context) {
@@ -135,9 +136,7 @@ async fn plan(
             let begin = Some(Begin::WithGtidList);
             return Ok(Plan { connect_state: None, file, begin, alignment });
         }
-        StartPosition::Current => {
-            GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?)
-        }
+        StartPosition::Current => source,
         StartPosition::Gtid(list) => GtidState::from_list(list),
     };
     let state = domains.of_state(&state);

@@ -5,8 +5,8 @@
 
 mod attempts;
 mod backoff;
-mod connection;
-mod fault;
+pub(crate) mod connection;
+pub(crate) mod fault;
 mod login;
 mod packets;
 mod peers;
@@ -17,6 +17,7 @@ mod watch;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use spillway_binlog::gtid::Domains;
@@ -78,6 +79,8 @@ pub(crate) struct Context {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: SourceMetrics,
     pub(crate) peers: Arc<Peers>,
+    /// This process has begun the source's domains in the log.
+    pub(crate) has_begun: Arc<AtomicBool>,
 }
 
 /// The captures of a log, running.
@@ -120,6 +123,7 @@ pub fn start(
         upstream,
         metrics,
         peers: Arc::clone(&peers),
+        has_begun: Arc::default(),
     };
     let threads = sources.into_iter().map(|source| spawn(context(source), shutdown.clone()));
     Ok(CaptureHandle { threads: threads.collect::<io::Result<_>>()? })

@@ -10,7 +10,7 @@ use super::fault::Fault;
 
 /// What an idle upstream and the log have: one GTID a domain, sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     theirs: Vec<Gtid>,
     ours: Vec<Gtid>,
 }

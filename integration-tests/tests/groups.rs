@@ -211,7 +211,8 @@ fn what_is_left_prepared_over_a_restart_of_spillway_is_ended_on_the_replica() {
 
 /// The upstream's binlog gets an Incident event: a statement too large for the cache, whose rows are in the table already.
 fn lose_events(upstream: &Server) {
-    let lost = "USE d; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
+    let lost =
+        "USE d; TRUNCATE m; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
     let error = upstream.root().query_all(lost).unwrap_err().to_string();
     assert!(error.contains("max_binlog_stmt_cache_size"), "{error}");
 }

@@ -87,6 +87,12 @@ impl RowsPacker {
         }
     }
 
+    /// Takes events of another format description from here on. What is open of a transaction is forgotten.
+    pub fn set_layout(&mut self, layout: RowsLayout) {
+        self.reset();
+        self.layout = layout;
+    }
+
     /// Takes the next event of the transaction, without checksum, and writes what can be written.
     /// The size in its header is not trusted, `event` is: the header may still count the checksum.
     ///

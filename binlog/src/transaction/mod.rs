@@ -185,6 +185,19 @@ impl TransactionAssembler {
         self
     }
 
+    /// Takes events written under another format description from here on: the source's next file. What is open of a transaction
+    /// is dropped: its server crashed in the middle of it. What rides with the next one is kept.
+    pub fn next_file(&mut self, format: Arc<FormatDescription>) {
+        let layout = RowsLayout::from_post_header_lengths(&format.post_header_lengths);
+        self.packer.set_layout(layout);
+        self.format = format;
+        if self.tracker.in_group() {
+            self.tracker = GroupTracker::default();
+            self.skipping = false;
+            self.cache = Cache::new(0, self.options.cache.clone());
+        }
+    }
+
     /// Whether a transaction is open.
     pub fn in_transaction(&self) -> bool {
         self.tracker.in_group()

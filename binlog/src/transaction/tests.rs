@@ -111,3 +111,30 @@ fn half_a_skipped_transaction_counts_as_open_and_what_cannot_stand_there_is_an_e
     assert!(assembler.in_transaction());
     assert!(assembler.push(&gtid("1-1-1")).is_err());
 }
+
+/// The transaction of events pushed before and after the source's next file.
+fn over_files(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<u8> {
+    let sample = Sample::new();
+    let log = Log::open(sample.options()).unwrap();
+    let mut assembler = log.submitter().assembler(Arc::new(format()));
+    for event in before {
+        assert!(matches!(assembler.push(event).unwrap(), Assembled::Pending));
+    }
+    assembler.next_file(Arc::new(format()));
+    for event in after {
+        if let Assembled::Complete(transaction) = assembler.push(event).unwrap() {
+            let Events::Memory(events) = transaction.into_events() else { panic!() };
+            return events;
+        }
+    }
+    panic!("no transaction was completed");
+}
+
+#[test]
+fn what_rides_goes_over_to_the_next_file_and_half_a_transaction_does_not() {
+    let whole = [gtid("0-1-1"), note(9), xid()];
+    let with_rider = over_files(&[], &[&[incident()][..], &whole].concat());
+    assert_eq!(over_files(&[incident()], &whole), with_rider);
+    let half = [gtid("0-1-1"), note(5)];
+    assert_eq!(over_files(&half, &whole), over_files(&[], &whole));
+}

@@ -256,8 +256,14 @@ impl<'a> Stream<'a> {
         }
         let format = Arc::new(format);
         peers.admit(upstream.name(), &format).map_err(Fault::Refused)?;
-        let assembler = submitter.assembler(Arc::clone(&format));
-        self.assembler = Some(assembler.recording(options.domains.clone()));
+        match &mut self.assembler {
+            // What came last, outside of transactions, rides with the first one of this file.
+            Some(assembler) => assembler.next_file(Arc::clone(&format)),
+            None => {
+                let assembler = submitter.assembler(Arc::clone(&format));
+                self.assembler = Some(assembler.recording(options.domains.clone()));
+            }
+        }
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
             self.begin_at(format, state.clone());

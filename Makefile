@@ -36,6 +36,7 @@ soak: need-series plugins newer-series ## the log against its model and the test
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
 	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
 	SPILLWAY_RENAMES=$${SPILLWAY_RENAMES:-1000} $(CARGO) test -p spillway-binlog --test renames
+	SPILLWAY_CUT_EVERY=$${SPILLWAY_CUT_EVERY:-1} $(CARGO) test -p spillway --test capture any_kind
 	SPILLWAY_HISTORIES=$${SPILLWAY_HISTORIES:-1000} $(CARGO) test -p spillway --test capture any_history
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_RESTARTS=$${SPILLWAY_RESTARTS:-600} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	SPILLWAY_LARGE_MIB=$${SPILLWAY_LARGE_MIB:-5120} SPILLWAY_LARGE_KILLS=$${SPILLWAY_LARGE_KILLS:-20} \

@@ -1,5 +1,8 @@
 //! Whether a transaction is the one that stands in the log at a place: the same events, but for their end positions, their
 //! checksums, and the padding of the Gtid event of a renamed file.
+//!
+//! What rides with it is left out: a server that looks for a position sends the events outside of transactions (Incident) that it
+//! passes, so they come again, and with another transaction than the first time (observed on MariaDB 10.11).
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +44,7 @@ fn is_equal(log: &Log, transaction: &Transaction, group: &Group) -> Result<bool,
     Ok(equal && sent.next()?.is_none())
 }
 
-/// Calls `look` with the events of a group, without their checksums, until it answers false.
+/// Calls `look` with the events of a group, its Gtid event first, without their checksums, until it answers false.
 fn for_each_event(
     log: &Log,
     group: &Group,
@@ -50,9 +53,14 @@ fn for_each_event(
     const STEP: usize = 1 << 20;
     let mut cursor = log.cursor(group.file, group.start)?;
     let trailer = cursor.format().checksum.trailer_len();
+    let mut begun = false;
     loop {
         let Run::Events(run) = cursor.next_run(STEP)? else { return Ok(()) };
-        for (at, _, event) in run.events() {
+        for (at, header, event) in run.events() {
+            begun |= header.event_type == EventType::GTID;
+            if !begun {
+                continue;
+            }
             let event = event.get(..event.len().saturating_sub(trailer)).unwrap_or_default();
             if at >= group.end || !look(event)? {
                 return Ok(());
@@ -106,7 +114,7 @@ fn is_same_event(one: &[u8], other: &[u8]) -> bool {
     body(one).map(trim) == body(other).map(trim)
 }
 
-/// The events of a transaction that is not in the log, one by one, without their checksums.
+/// The events of a transaction that is not in the log, its Gtid event first, one by one, without their checksums.
 struct SentEvents<'a> {
     memory: &'a [u8],
     file: Option<(View, u64, u64)>,
@@ -117,11 +125,11 @@ impl<'a> SentEvents<'a> {
     fn new(transaction: &'a Transaction) -> Self {
         let trailer = transaction.checksum().trailer_len();
         match transaction.events() {
-            Events::Memory(events) => Self { memory: events, file: None, trailer },
+            Events::Memory(events) => Self { memory: behind_riders(events), file: None, trailer },
             Events::File(spilled) => {
                 let view = View::new(Arc::clone(&spilled.file.file), true);
                 let file = Some((view, spilled.file.head, spilled.end()));
-                Self { memory: &spilled.lead, file, trailer }
+                Self { memory: behind_riders(&spilled.lead), file, trailer }
             }
         }
     }
@@ -143,6 +151,15 @@ impl<'a> SentEvents<'a> {
         let event = view.bytes(from, *at)?;
         Ok(event.get(..event.len().saturating_sub(self.trailer)))
     }
+}
+
+/// From the Gtid event on, which is in memory always.
+fn behind_riders(mut events: &[u8]) -> &[u8] {
+    while EventHeader::parse(events).is_ok_and(|header| header.event_type != EventType::GTID) {
+        let Ok((_, rest)) = split(events) else { break };
+        events = rest;
+    }
+    events
 }
 
 fn split(events: &[u8]) -> io::Result<(&[u8], &[u8])> {

@@ -9,7 +9,7 @@ use super::scripted::{Group, Mishap, ScriptedServer, dump_len, group, groups, is
 use super::*;
 
 /// Everything that stands in a closed log but header events, file by file in order.
-fn recorded(dir: &Path) -> Vec<Vec<u8>> {
+pub(super) fn recorded(dir: &Path) -> Vec<Vec<u8>> {
     let log = Log::open(LogOptions::new(dir, 4307)).unwrap();
     let mut events = Vec::new();
     for file in log.files() {
@@ -27,7 +27,7 @@ fn recorded(dir: &Path) -> Vec<Vec<u8>> {
 }
 
 /// What an upstream's groups look like in a log.
-fn expected(groups: &[Group]) -> Vec<Vec<u8>> {
+pub(super) fn expected(groups: &[Group]) -> Vec<Vec<u8>> {
     let events = groups.iter().flat_map(|(_, events)| events);
     events
         .map(|event| {
@@ -39,7 +39,7 @@ fn expected(groups: &[Group]) -> Vec<Vec<u8>> {
 }
 
 impl Capturing {
-    fn wait_state(&self, state: CaptureState) {
+    pub(super) fn wait_state(&self, state: CaptureState) {
         self.wait(state.as_str(), |this| this.upstream.capture_status().state == state);
     }
 

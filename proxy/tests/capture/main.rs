@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod alignment;
+mod kinds;
 mod many;
 mod scripted;
 mod upstream;

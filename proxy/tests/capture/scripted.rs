@@ -278,9 +278,10 @@ impl Dump {
                 self.heartbeat(shared)?;
             }
             for (gtid, events) in &groups {
-                if !has(&mut pending, *gtid) {
-                    events.iter().try_for_each(|event| self.event(event))?;
-                }
+                let skips = has(&mut pending, *gtid);
+                // What stands before a group that is passed over is sent nevertheless.
+                let sent = events.iter().take_while(|event| !skips || event[4] != 162);
+                sent.into_iter().try_for_each(|event| self.event(event))?;
             }
         }
     }

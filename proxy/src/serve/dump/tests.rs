@@ -10,7 +10,7 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::print_list;
 
-use crate::serve::testing::{Client, SERVER_ID, Stage, gtid, standalone, transaction};
+use crate::serve::testing::{Client, SERVER_ID, Stage, event, gtid, standalone, transaction};
 use crate::wire::reply::ErrPacket;
 
 const FILE: &str = "binlog.000001";
@@ -521,4 +521,26 @@ fn lag_is_what_was_not_sent() {
     assert_eq!(super::lag_bytes(&files, &dump), all - 100);
     dump.file.store(2, Relaxed);
     assert_eq!(super::lag_bytes(&files, &dump), all - files[0].size - 100);
+}
+
+/// Types of later releases, between transactions and within, go out as they were recorded.
+#[tokio::test]
+async fn events_of_unknown_types_are_served_as_they_came() {
+    let stage = Stage::begun("");
+    let mut events = transaction(gtid("0-1-1"), "a");
+    events.insert(2, event(EventType(120), 1, b"inside"));
+    events.insert(0, event(EventType(200), 1, b"between"));
+    stage.record(&events);
+    stage.record_all("0-1-2");
+    for mut client in [tool(&stage, FILE, 4).await, replica(&stage, "", 2).await] {
+        let mut sent = Vec::new();
+        while gtids(&sent) != "0-1-1,0-1-2" {
+            sent.push(next(&mut client).await);
+        }
+        let bodies = |kind: u8| -> Vec<Vec<u8>> {
+            let of_kind = sent.iter().filter(|(_, event)| event[4] == kind);
+            of_kind.map(|(_, event)| event[19..event.len() - 4].to_vec()).collect()
+        };
+        assert_eq!((bodies(120), bodies(200)), (vec![b"inside".to_vec()], vec![b"between".to_vec()]));
+    }
 }

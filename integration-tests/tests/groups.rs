@@ -67,7 +67,8 @@ fn a_compressed_ddl_as_the_last_group_stays_over_a_kill_with_the_upstream_down()
         |spillway, replica| {
             let types = types_after(spillway.replica_port(), REPLICA_USER, "");
             assert_eq!(types.last(), Some(&QUERY_COMPRESSED));
-            let added = "SELECT COUNT(*) FROM information_schema.columns WHERE column_name = 'added'";
+            let added =
+                "SELECT COUNT(*) FROM information_schema.columns WHERE column_name = 'added'";
             assert_eq!(replica.query(added).scalar(), "1");
         },
         "INSERT INTO d.t (id) VALUES (2)",
@@ -211,8 +212,7 @@ fn what_is_left_prepared_over_a_restart_of_spillway_is_ended_on_the_replica() {
 
 /// The upstream's binlog gets an Incident event: a statement too large for the cache, whose rows are in the table already.
 fn lose_events(upstream: &Server) {
-    let lost =
-        "USE d; TRUNCATE m; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
+    let lost = "USE d; TRUNCATE m; INSERT INTO m SELECT seq, REPEAT('x', 1000) FROM seq_1_to_100";
     let error = upstream.root().query_all(lost).unwrap_err().to_string();
     assert!(error.contains("max_binlog_stmt_cache_size"), "{error}");
 }

@@ -3,9 +3,11 @@
 // These are tests: a failed expectation is what a panic is for.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changes;
 mod cli;
 mod encryption;
 mod groups;
+mod gtid_lists;
 mod histories;
 mod hostile;
 mod interruptions;
@@ -20,6 +22,7 @@ mod refusals;
 mod relay;
 mod releases;
 mod replica_port;
+mod start_positions;
 mod tools;
 mod whole_path;
 

@@ -80,7 +80,10 @@ fn kinds() -> Vec<Group> {
             TRANSACTION,
             b"",
             vec![],
-            (166..=171).flat_map(|kind| [table_map(), compressed_rows(kind)]).chain([xid()]).collect(),
+            (166..=171)
+                .flat_map(|kind| [table_map(), compressed_rows(kind)])
+                .chain([xid()])
+                .collect(),
         ),
         (
             TRANSACTION,

@@ -541,6 +541,9 @@ async fn events_of_unknown_types_are_served_as_they_came() {
             let of_kind = sent.iter().filter(|(_, event)| event[4] == kind);
             of_kind.map(|(_, event)| event[19..event.len() - 4].to_vec()).collect()
         };
-        assert_eq!((bodies(120), bodies(200)), (vec![b"inside".to_vec()], vec![b"between".to_vec()]));
+        assert_eq!(
+            (bodies(120), bodies(200)),
+            (vec![b"inside".to_vec()], vec![b"between".to_vec()])
+        );
     }
 }

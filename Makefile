@@ -39,6 +39,7 @@ soak: need-series plugins newer-series ## the log against its model and the test
 	SPILLWAY_CUT_EVERY=$${SPILLWAY_CUT_EVERY:-1} $(CARGO) test -p spillway --test capture any_kind
 	SPILLWAY_HISTORIES=$${SPILLWAY_HISTORIES:-1000} $(CARGO) test -p spillway --test capture any_history
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_RESTARTS=$${SPILLWAY_RESTARTS:-600} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
+	SPILLWAY_PACKETS=$${SPILLWAY_PACKETS:-3} SPILLWAY_LARGE_ROW_MIB=$${SPILLWAY_LARGE_ROW_MIB:-900} \
 	SPILLWAY_LARGE_MIB=$${SPILLWAY_LARGE_MIB:-5120} SPILLWAY_LARGE_KILLS=$${SPILLWAY_LARGE_KILLS:-20} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
 

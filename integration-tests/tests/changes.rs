@@ -1,6 +1,4 @@
-//! Upstreams that change under Spillway: checksums, files, somebody else with its server id; and upstreams that are no plain primary.
-
-use std::time::Duration;
+//! Upstreams that change under Spillway: checksums, files, starts; and upstreams that are no plain primary.
 
 use spillway_integration_tests::dump::{ARTIFICIAL, Dump, FORMAT_DESCRIPTION, Request};
 use spillway_integration_tests::replica::{self, REPLICA_USER};
@@ -85,6 +83,16 @@ fn only_a_start_of_the_upstream_is_told_as_one() {
     stack.spillway.start();
     stack.upstream.run(&insert(21));
     assert_eq!(starts(&stack), begun + 1);
+    // Also of a start that Spillway was not there for. It is told by its second.
+    let second = || stack.upstream.query("SELECT UNIX_TIMESTAMP()").scalar();
+    let now = second();
+    wait::until("another second begins", || (second() != now).then_some(()));
+    stack.spillway.stop();
+    stack.upstream.stop();
+    stack.upstream.start();
+    stack.upstream.run(&insert(22));
+    stack.spillway.start();
+    assert_eq!(starts(&stack), begun + 2);
     stack.assert_equal();
 }
 
@@ -103,26 +111,52 @@ fn files_that_the_upstream_began_while_spillway_was_away_are_fetched() {
     stack.assert_equal();
 }
 
-#[test]
-fn another_replica_with_our_server_id_is_named_and_recording_goes_on_when_it_is_gone() {
-    let stack = Stack::start();
-    stack.upstream.run(TABLE);
-    stack.spillway.wait_recorded(&stack.upstream.gtid_binlog_pos());
-    // Blocking, so that it stays.
-    let request = Request { server_id: 4307, flags: 2, ..Request::everything() };
-    let rival = || Dump::start(stack.upstream.port(), CAPTURE_USER, &request).unwrap();
-    let mut held = Vec::new();
-    wait::until("the log and /status name the cause", || {
-        // Each ends our dump anew.
-        held.push(rival());
-        std::thread::sleep(Duration::from_millis(50));
-        let status = stack.spillway.http("/status")?.1;
-        let named = "another replica has our server_id";
-        (stack.spillway.log().contains(named) && status.contains(named)).then_some(())
+/// The upstream purges all but its newest file and forgets domain 5.
+fn forget_domain(upstream: &Server) {
+    upstream.run("FLUSH BINARY LOGS; FLUSH BINARY LOGS");
+    wait::until("the upstream has forgotten the domain", || {
+        let last = upstream.binlog_files().pop().unwrap();
+        upstream.run(&format!("PURGE BINARY LOGS TO '{last}'"));
+        upstream.root().query("FLUSH BINARY LOGS DELETE_DOMAIN_ID = (5)").ok()
     });
-    drop(held);
-    stack.upstream.run(&insert(1));
-    stack.assert_equal();
+}
+
+#[test]
+fn a_domain_that_the_upstream_deleted_stays_in_the_log_and_recording_goes_on() {
+    let mut stack = Stack::start();
+    stack.upstream.run(TABLE);
+    let in_domain = |stack: &Stack, number: usize| {
+        let next = format!("SET gtid_domain_id = 5; SET gtid_seq_no = {number}");
+        stack.upstream.run(&format!("{next}; {}", insert(10 + number)));
+    };
+    for (round, restarts) in [false, true].into_iter().enumerate() {
+        in_domain(&stack, round + 1);
+        stack.upstream.run(&insert(20 + round));
+        let position = stack.upstream.gtid_binlog_pos();
+        stack.spillway.wait_recorded(&position);
+        replica::wait_applied(&stack.replica, &position);
+        if restarts {
+            stack.spillway.stop();
+        }
+        forget_domain(&stack.upstream);
+        if restarts {
+            stack.spillway.start();
+        }
+        stack.upstream.run(&insert(30 + round));
+        let position = format!("{},5-1-{}", stack.upstream.gtid_binlog_pos(), round + 1);
+        stack.spillway.wait_recorded(&position);
+        replica::wait_applied(&stack.replica, &position);
+    }
+    checksum::assert_equal(&stack.upstream, &stack.replica);
+
+    // Of the domain of the log's last transaction it looks like an upstream that has lost its tail, and that it may be.
+    in_domain(&stack, 3);
+    stack.spillway.wait_recorded(&stack.upstream.gtid_binlog_pos());
+    stack.spillway.stop();
+    forget_domain(&stack.upstream);
+    stack.upstream.run(&insert(40));
+    stack.spillway.launch();
+    stack.spillway.wait_says("the log's last transaction is 5-1-3");
 }
 
 #[test]

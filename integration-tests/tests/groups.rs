@@ -25,12 +25,13 @@ fn types_after(port: u16, login: (&str, &str), gtid: &str) -> Vec<u8> {
 /// An upstream with `options` runs `last`, whose last group is then the last of the log. See the module's description.
 /// `stays` is told a replica that was attached meanwhile; `later` is run on the upstream when it is back.
 fn stays_and_is_served(
+    release: &Release,
     options: &[&str],
     last: &str,
     stays: impl Fn(&Spillway, &Server),
     later: &str,
 ) {
-    let mut upstream = Server::upstream_with(options);
+    let mut upstream = Server::upstream_of(release, options);
     upstream.run(TABLES);
     let mut spillway = Spillway::started(&upstream);
     upstream.run(last);
@@ -39,7 +40,7 @@ fn stays_and_is_served(
     upstream.stop();
     spillway.kill();
     spillway.launch();
-    let server = Server::replica();
+    let server = Server::replica_of(release, &[]);
     wait::until("the replica port answers", || spillway.replica_client().ok());
     replica::attach(&server, spillway.replica_port(), REPLICA_USER);
     replica::wait_applied(&server, &position);
@@ -49,9 +50,9 @@ fn stays_and_is_served(
     Stack { upstream, spillway, replica: server }.assert_equal();
 }
 
-#[test]
-fn a_myisam_commit_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+fn myisam_commit_stays(release: &Release) {
     stays_and_is_served(
+        release,
         &[],
         "INSERT INTO d.m VALUES (1, 'one'), (2, 'two')",
         |_, replica| assert_eq!(replica.query("SELECT COUNT(*) FROM d.m").scalar(), "2"),
@@ -59,11 +60,11 @@ fn a_myisam_commit_as_the_last_group_stays_over_a_kill_with_the_upstream_down() 
     );
 }
 
-#[test]
-fn a_compressed_ddl_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+fn compressed_ddl_stays(release: &Release) {
     stays_and_is_served(
+        release,
         &["--log-bin-compress=1", "--log-bin-compress-min-len=10"],
-        "ALTER TABLE d.t ADD COLUMN added VARCHAR(100) DEFAULT 'something that compresses, compresses, compresses'",
+        "ALTER TABLE d.t ADD COLUMN added VARCHAR(100) DEFAULT 'compresses, compresses, compresses, compresses'",
         |spillway, replica| {
             let types = types_after(spillway.replica_port(), REPLICA_USER, "");
             assert_eq!(types.last(), Some(&QUERY_COMPRESSED));
@@ -75,9 +76,9 @@ fn a_compressed_ddl_as_the_last_group_stays_over_a_kill_with_the_upstream_down()
     );
 }
 
-#[test]
-fn an_xa_prepare_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+fn xa_prepare_stays(release: &Release) {
     stays_and_is_served(
+        release,
         &[],
         "XA START 'x'; INSERT INTO d.t VALUES (2, 'two'); XA END 'x'; XA PREPARE 'x'",
         |_, replica| {
@@ -86,6 +87,29 @@ fn an_xa_prepare_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
         },
         "XA COMMIT 'x'",
     );
+}
+
+#[test]
+fn a_myisam_commit_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+    myisam_commit_stays(&Release::installed());
+}
+
+#[test]
+fn a_compressed_ddl_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+    compressed_ddl_stays(&Release::installed());
+}
+
+#[test]
+fn an_xa_prepare_as_the_last_group_stays_over_a_kill_with_the_upstream_down() {
+    xa_prepare_stays(&Release::installed());
+}
+
+#[test]
+fn a_newer_servers_last_group_stays_over_a_kill_with_the_upstream_down() {
+    let Some(newer) = Release::newer() else { return };
+    myisam_commit_stays(&newer);
+    compressed_ddl_stays(&newer);
+    xa_prepare_stays(&newer);
 }
 
 /// Statements that make every kind of group.
@@ -131,6 +155,8 @@ fn every_kind_is_recorded(release: &Release, options: &[&str], replica_release: 
 #[test]
 fn every_kind_of_group_is_recorded_exactly_with_kills_in_between() {
     every_kind_is_recorded(&Release::installed(), &[], &Release::installed());
+    let image = ["--binlog-row-image=MINIMAL"];
+    every_kind_is_recorded(&Release::installed(), &image, &Release::installed());
 }
 
 #[test]
@@ -146,7 +172,7 @@ fn every_kind_of_group_of_a_newer_server_is_recorded_exactly_with_kills_in_betwe
     let options =
         ["--log-bin-compress=1", "--log-bin-compress-min-len=10", "--binlog-alter-two-phase=1"];
     every_kind_is_recorded(&newer, &options, &newer);
-    every_kind_is_recorded(&newer, &["--binlog-alter-two-phase=1"], &newer);
+    every_kind_is_recorded(&newer, &["--binlog-row-image=FULL_NODUP"], &newer);
 }
 
 /// START ALTER is in the log, and Spillway is killed, before the upstream has the COMMIT.

@@ -15,6 +15,7 @@ mod large;
 mod log_files;
 mod many_sources;
 mod oracles;
+mod packets;
 mod packing;
 mod power_cut;
 mod purging;

@@ -1,9 +1,10 @@
 //! Where a transaction's events begin and end in MariaDB's binlog. One state machine for capture, recovery, verify and serve.
 //!
-//! A group opens with a GTID event. A *standalone* group (DDL) ends with the first event that is no preamble of a statement;
-//! any other ends with Xid, XA_prepare, or a Query (compressed or not) that is COMMIT or ROLLBACK.
+//! A group opens with a GTID event. A *standalone* group (DDL) ends with the first event that is no preamble of a statement, and
+//! not one that readers may ignore; any other ends with Xid, XA_prepare, or a Query (compressed or not) that is COMMIT or ROLLBACK.
 
 use crate::event::gtid::GtidEvent;
+use crate::event::header::FLAG_IGNORABLE;
 use crate::event::{EventError, EventHeader, EventType};
 
 /// What an event is to the groups of a stream.
@@ -60,12 +61,15 @@ impl GroupTracker {
     /// # Errors
     /// [`GroupError`] where it cannot stand here; the tracker is then of no further use.
     pub fn step(&mut self, event: &[u8]) -> Result<Step, GroupError> {
-        let event_type = EventHeader::parse(event)?.event_type;
+        let EventHeader { event_type, flags, .. } = EventHeader::parse(event)?;
         match self.state {
             State::Between => self.between(event_type, event),
             _ if event_type == EventType::HEARTBEAT => Ok(Step::Outside),
             _ if is_framing(event_type) => Err(GroupError::Misplaced(event_type)),
-            State::Standalone => Ok(self.end_if(!is_preamble(event_type))),
+            State::Standalone => {
+                let goes_before = is_preamble(event_type) || flags & FLAG_IGNORABLE != 0;
+                Ok(self.end_if(!goes_before))
+            }
             State::Transaction => Ok(self.end_if(ends_transaction(event_type, event))),
         }
     }

@@ -95,7 +95,11 @@ fn kinds() -> Vec<Group> {
             STANDALONE,
             b"",
             vec![unknown(28, IGNORABLE), unknown(200, 0)],
-            vec![event_of(1, 5, b"\x02\x07\0\0\0\0\0\0\0"), query("INSERT INTO t VALUES (NULL)")],
+            vec![
+                event_of(1, 5, b"\x02\x07\0\0\0\0\0\0\0"),
+                unknown(120, IGNORABLE),
+                query("INSERT INTO t VALUES (NULL)"),
+            ],
         ),
         (TRANSACTION, b"", vec![incident(), incident()], vec![query("ROLLBACK")]),
         (0x8d, xa, vec![], vec![query("XA ROLLBACK X'78',X'79',1")]),

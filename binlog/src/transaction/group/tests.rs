@@ -57,6 +57,16 @@ fn transactions_end_with_xid_commit_rollback_or_xa_prepare() {
 }
 
 #[test]
+fn an_event_that_may_be_ignored_ends_nothing() {
+    let mut ignorable = event(EventType(120), b"of a later release");
+    ignorable[17] = 0x80;
+    let standalone = [gtid(1), ignorable.clone(), query("DROP TABLE t"), ignorable.clone()];
+    assert_eq!(steps(&standalone).unwrap(), "<.>r");
+    let transaction = [gtid(0x0c), ignorable, event(EventType::XID, &[0; 8])];
+    assert_eq!(steps(&transaction).unwrap(), "<.>");
+}
+
+#[test]
 fn statements_that_only_look_like_an_end_are_inside() {
     let texts = ["SAVEPOINT a", "ROLLBACK TO a", "insert into t values ('\0COMMIT", "XA END X'61'"];
     for text in texts {

@@ -31,6 +31,14 @@ fn assert_same_from(upstream: &Server, spillway: &Spillway, from: &str) -> u64 {
     compared.transactions
 }
 
+/// Whoever has nothing is refused in the server's words.
+fn assert_purged(spillway: &Spillway) {
+    let mut dump =
+        Dump::start(spillway.replica_port(), REPLICA_USER, &Request::everything()).unwrap();
+    let error = dump.find_map(Result::err).expect("an error").to_string();
+    assert!(error.contains("1236") && error.contains("have been purged"), "{error}");
+}
+
 /// Fills several files, and removes the first ones.
 fn purged_upstream() -> Server {
     let upstream = Server::upstream();
@@ -111,6 +119,7 @@ fn current_under_load_leaves_no_gap() {
     let begun = first_list(spillway.replica_port(), REPLICA_USER);
     assert!(begun.starts_with("0-1-"), "{begun}");
     assert!(assert_same_from(&upstream, &spillway, &begun) > 60);
+    assert_purged(&spillway);
 }
 
 #[test]
@@ -121,6 +130,7 @@ fn a_given_position_is_begun_behind() {
     spillway.start();
     assert_eq!(assert_same_from(&upstream, &spillway, "0-1-5,4-1-1"), 1);
     assert_eq!(first_list(spillway.replica_port(), REPLICA_USER), "0-1-5,4-1-1");
+    assert_purged(&spillway);
     upstream.run("INSERT INTO d.t VALUES (50, 'new')");
     assert_eq!(assert_same_from(&upstream, &spillway, "0-1-5,4-1-1"), 2);
 

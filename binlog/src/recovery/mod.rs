@@ -298,6 +298,7 @@ impl Recovery<'_> {
             file: file.into(),
             position: tail.end,
             synced: tail.end,
+            handed: tail.end,
             index: tail.index,
         };
         self.files.push(entry);

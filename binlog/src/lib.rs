@@ -4,6 +4,7 @@
 //! Invariants: `event/` and `gtid/` never do I/O; nothing here knows sockets or an async runtime; every parser of bytes
 //! returns an error on bad bytes and never allocates from an unchecked length.
 
+pub mod alignment;
 pub mod event;
 pub mod fs;
 pub mod gtid;

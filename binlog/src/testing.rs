@@ -196,3 +196,24 @@ pub(crate) fn sequences(log: &Log) -> Vec<u64> {
         }
     }
 }
+
+/// An INSERT of so many rows of 1,000 bytes into a table of (INT, VARCHAR(9000)): rows events of 8 rows each.
+pub(crate) fn insert(rows: u32) -> Vec<Vec<u8>> {
+    const TABLE: [u8; 8] = [7, 0, 0, 0, 0, 0, 1, 0];
+    let map = [&TABLE, b"\x01d\0\x01t\0".as_slice(), &[2, 3, 15, 2, 0x28, 0x23, 0]].concat();
+    let mut events = vec![event(EventType::TABLE_MAP, &map)];
+    let keys: Vec<u32> = (0..rows).collect();
+    for keys in keys.chunks(8) {
+        let mut body = TABLE.to_vec();
+        body[6] = u8::from(keys.last() == Some(&(rows - 1)));
+        body.extend([2, 0x03]);
+        for key in keys {
+            body.push(0xfc);
+            body.extend(key.to_le_bytes());
+            body.extend(1000_u16.to_le_bytes());
+            body.resize(body.len() + 1000, b'x');
+        }
+        events.push(event(EventType(23), &body));
+    }
+    events
+}

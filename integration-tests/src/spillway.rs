@@ -76,6 +76,21 @@ impl Config {
         self
     }
 
+    /// Adds a `[[source]]` with a relay of its own; `domains` is its `gtid_domains`. The first one stays what [`Config::set`] sets.
+    pub fn add_source(&mut self, name: &str, upstream_port: u16, domains: &str) -> &mut Self {
+        let keys = [
+            ("name", format!("\"{name}\"")),
+            ("servers", format!("[\"127.0.0.1:{upstream_port}\"]")),
+            ("listen", format!("\"127.0.0.1:{}\"", free_port())),
+            ("user", format!("\"{}\"", CAPTURE_USER.0)),
+            ("password", format!("\"{}\"", CAPTURE_USER.1)),
+            ("gtid_domains", domains.to_owned()),
+        ];
+        let keys = keys.map(|(key, value)| (key.to_owned(), value)).into();
+        self.sections.push(("[[source]]", keys));
+        self
+    }
+
     /// Leaves a key out.
     pub fn unset(&mut self, section: &'static str, key: &str) -> &mut Self {
         for (name, keys) in &mut self.sections {
@@ -88,7 +103,13 @@ impl Config {
 
     /// The port in an address key.
     fn port(&self, section: &str) -> u16 {
-        let keys = self.sections.iter().find(|(name, _)| *name == section).map(|(_, keys)| keys);
+        self.nth_port(section, 0)
+    }
+
+    /// The same, of the nth section of this name.
+    fn nth_port(&self, section: &str, n: usize) -> u16 {
+        let mut sections = self.sections.iter().filter(|(name, _)| *name == section);
+        let keys = sections.nth(n).map(|(_, keys)| keys);
         let listen = keys.and_then(|keys| keys.get("listen")).map_or("", String::as_str);
         listen.trim_matches('"').rsplit(':').next().unwrap().parse().expect("a port in `listen`")
     }
@@ -141,6 +162,13 @@ impl Spillway {
         self
     }
 
+    /// Adds a `[[source]]` for the next start; see [`Config::add_source`].
+    #[must_use]
+    pub fn and_source(mut self, name: &str, upstream_port: u16, domains: &str) -> Self {
+        self.config.add_source(name, upstream_port, domains);
+        self
+    }
+
     /// The configuration, for the next start.
     pub fn config(&mut self) -> &mut Config {
         &mut self.config
@@ -186,6 +214,12 @@ impl Spillway {
         self.process.take().expect("spillway runs").terminate()
     }
 
+    /// SIGTERM, then starts it again and waits for nothing.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.launch();
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.process.take().expect("spillway runs").kill();
@@ -199,6 +233,11 @@ impl Spillway {
     /// Where applications connect.
     pub fn relay_port(&self) -> u16 {
         self.config.port("[[source]]")
+    }
+
+    /// Where applications of the nth source connect.
+    pub fn relay_port_of(&self, source: usize) -> u16 {
+        self.config.nth_port("[[source]]", source)
     }
 
     /// Where replicas connect.

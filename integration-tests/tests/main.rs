@@ -4,10 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cli;
+mod encryption;
+mod histories;
 mod hostile;
 mod interruptions;
 mod large;
 mod log_files;
+mod many_sources;
 mod oracles;
 mod packing;
 mod power_cut;

@@ -10,8 +10,10 @@ pub struct SourceFamilies {
     up: IntGaugeVec,
     last_event_timestamp: IntGaugeVec,
     transactions: IntCounterVec,
+    skipped: IntCounterVec,
     bytes: IntCounterVec,
     reconnects: IntCounterVec,
+    certificates: IntGaugeVec,
 }
 
 /// Handles of one source.
@@ -23,10 +25,33 @@ pub struct SourceMetrics {
     pub last_event_timestamp: IntGauge,
     /// Transactions handed to the log.
     pub transactions: IntCounter,
+    /// Transactions of domains that are not recorded from this source.
+    pub skipped: IntCounter,
     /// Bytes of events read.
     pub bytes: IntCounter,
     /// Sessions that ended, by `reason`.
     pub reconnects: Reconnects,
+    /// When certificates end.
+    pub certificates: Certificates,
+}
+
+/// `spillway_certificate_not_after_timestamp_seconds` of one source.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    family: IntGaugeVec,
+    source: String,
+}
+
+impl Certificates {
+    /// The upstream's certificate as capture last saw it ends at this Unix time.
+    pub fn upstream_ends(&self, seconds: i64) {
+        self.family.with_label_values(&[self.source.as_str(), "upstream"]).set(seconds);
+    }
+
+    /// The certificate in `ssl_cert` as capture last showed it ends at this Unix time.
+    pub fn own_ends(&self, seconds: i64) {
+        self.family.with_label_values(&[self.source.as_str(), "ssl_cert"]).set(seconds);
+    }
 }
 
 /// `spillway_source_reconnects_total` of one source.
@@ -66,6 +91,13 @@ impl SourceFamilies {
                 Opts::new("spillway_source_transactions_total", "Transactions handed to the log."),
                 &source,
             )?,
+            skipped: IntCounterVec::new(
+                Opts::new(
+                    "spillway_source_skipped_transactions_total",
+                    "Transactions read and not recorded: of domains that the source's gtid_domains does not name.",
+                ),
+                &source,
+            )?,
             bytes: IntCounterVec::new(
                 Opts::new("spillway_source_bytes_total", "Bytes of events read from the source."),
                 &source,
@@ -77,18 +109,27 @@ impl SourceFamilies {
                 ),
                 &["source", "reason"],
             )?,
+            certificates: IntGaugeVec::new(
+                Opts::new(
+                    "spillway_certificate_not_after_timestamp_seconds",
+                    "When a certificate ends, Unix seconds: the upstream's, and the one in ssl_cert, as of capture's last encrypted connection.",
+                ),
+                &["source", "certificate"],
+            )?,
         };
         families.register_all(registry)?;
         Ok(families)
     }
 
     fn register_all(&self, registry: &Registry) -> prometheus::Result<()> {
-        let all: [Box<dyn Collector>; 5] = [
+        let all: [Box<dyn Collector>; 7] = [
             Box::new(self.up.clone()),
             Box::new(self.last_event_timestamp.clone()),
             Box::new(self.transactions.clone()),
+            Box::new(self.skipped.clone()),
             Box::new(self.bytes.clone()),
             Box::new(self.reconnects.clone()),
+            Box::new(self.certificates.clone()),
         ];
         all.into_iter().try_for_each(|family| registry.register(family))
     }
@@ -100,8 +141,13 @@ impl SourceFamilies {
             up: self.up.with_label_values(&label),
             last_event_timestamp: self.last_event_timestamp.with_label_values(&label),
             transactions: self.transactions.with_label_values(&label),
+            skipped: self.skipped.with_label_values(&label),
             bytes: self.bytes.with_label_values(&label),
             reconnects: Reconnects { family: self.reconnects.clone(), source: source.to_owned() },
+            certificates: Certificates {
+                family: self.certificates.clone(),
+                source: source.to_owned(),
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use spillway_binlog::{CommitObserver, LogOptions, Retention};
 use spillway_metrics::binlog::BinlogMetrics;
 
 use crate::capture::{CaptureOptions, Credentials};
-use crate::config::{Capture, Checksum, Config};
+use crate::config::{Capture, Checksum, Config, Source};
 use crate::relay::RelayOptions;
 use crate::serve::ServeOptions;
 
@@ -49,16 +49,16 @@ pub(crate) fn serve_options(config: &Config) -> ServeOptions {
     }
 }
 
-/// The relay's.
-pub(crate) fn relay_options(config: &Config, listen: SocketAddr) -> RelayOptions {
-    let max_connections = usize::try_from(config.source.max_connections);
+/// A source's relay's.
+pub(crate) fn relay_options(source: &Source, listen: SocketAddr) -> RelayOptions {
+    let max_connections = usize::try_from(source.max_connections);
     RelayOptions {
         max_connections: max_connections.unwrap_or(usize::MAX),
         ..RelayOptions::new(listen)
     }
 }
 
-/// Capture's.
+/// A source's capture's.
 pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOptions {
     let password = capture.password.clone();
     let read = move || match password.read() {
@@ -69,7 +69,7 @@ pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOpti
         server_id: config.server_id,
         credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
         start: capture.start.clone(),
-        domains: Domains::all(),
+        domains: capture.gtid_domains.clone().map_or_else(Domains::all, Domains::only),
     }
 }
 

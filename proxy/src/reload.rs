@@ -67,7 +67,7 @@ fn take_over(running: &mut Config, applied: &Config) {
 fn waiting(running: &Config, wanted: &Config) -> Vec<&'static str> {
     let sections = [
         ("server_id", running.server_id == wanted.server_id),
-        ("[[source]]", running.source == wanted.source),
+        ("[[source]]", running.sources == wanted.sources),
         ("[binlog]", running.binlog == wanted.binlog),
         ("[replicas]", running.replicas == wanted.replicas),
         ("[http]", running.http == wanted.http),

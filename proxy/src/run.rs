@@ -1,6 +1,6 @@
 //! `spillway run`: builds the parts, waits for signals, drains.
 //!
-//! Start order: the log, the replica port, the relay, capture, HTTP. Each binds its socket before the next part starts, so
+//! Start order: the log, the replica port, the relays, HTTP, capture. Each binds its socket before the next part starts, so
 //! "ready" means that every port answers. On the way down ports close, connections end, capture stops, the log is closed.
 
 use std::path::Path;
@@ -18,15 +18,15 @@ use spillway_metrics::{Families, Registry};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::{self, CaptureHandle};
-use crate::config::Config;
+use crate::capture::{self, CaptureHandle, CapturedSource};
+use crate::config::{Config, Source};
 use crate::exit::{Failure, Outcome};
 use crate::relay::{self, RelayHandle};
 use crate::reload::Reloader;
 use crate::serve::{self, ServeHandle};
 use crate::signals::{Signals, Wanted};
 use crate::source::Upstream;
-use crate::status::State;
+use crate::status::{SourceState, State};
 use crate::{build, logging};
 
 /// Runs the proxy until a signal ends it.
@@ -78,8 +78,8 @@ struct Running {
     state: Arc<State>,
     log: Arc<Log>,
     serve: ServeHandle,
-    relay: Option<RelayHandle>,
-    capture: Option<CaptureHandle>,
+    relays: Vec<RelayHandle>,
+    capture: CaptureHandle,
     http: JoinHandle<()>,
     stop: Stop,
 }
@@ -100,26 +100,24 @@ impl Running {
             Families::register(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
         count_panics(families.process.clone());
         let stop = Stop::default();
-        let upstream = Arc::new(Upstream::new(&config.source.name, config.source.server.clone()));
+        let upstreams = upstreams(config);
 
-        let relay = || start_relay(config, &upstream, &families.relay, &stop);
+        let start_relays = || start_relays(config, &upstreams, &families.relay, &stop);
         let mut relayed = None;
         // Apps need no log.
-        let relay_alone = || relay().map(|relay| relayed = Some(relay));
-        let log = open_log(config, families.binlog.clone(), relay_alone).await?;
-        let serve = start_serve(config, &log, &upstream, families.serve, &stop)?;
-        let relay = relayed.map_or_else(relay, Ok)?;
+        let relays_alone = || start_relays().map(|relays| relayed = Some(relays));
+        let log = open_log(config, families.binlog.clone(), relays_alone).await?;
+        let serve = start_serve(config, &log, &upstreams, families.serve, &stop)?;
+        let relays = relayed.map_or_else(start_relays, Ok)?;
         let endpoint = bind_http(config).await?;
         // Last: from here on there is something to lose.
-        let capture = start_capture(config, &log, &upstream, &families.source, &stop)?;
+        let capture = start_capture(config, &log, &upstreams, &families.source, &stop)?;
         let state = Arc::new(State {
             server_id: config.server_id,
             started: SystemTime::now(),
-            upstream,
+            sources: source_states(config, &upstreams, &relays),
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
-            captured: capture.is_some(),
-            relay: relay.as_ref().map(RelayHandle::local_addr),
             relay_metrics: families.relay,
             serve: serve.local_addr(),
             replicas: Box::new(serve.replica_source()),
@@ -128,7 +126,8 @@ impl Running {
         });
         let served = endpoint.serve(registry, Arc::clone(&state) as _, stop.http.clone());
         let http = tokio::spawn(served);
-        Ok(Self { process: families.process, state, log, serve, relay, capture, http, stop })
+        let relays = relays.into_iter().flatten().collect();
+        Ok(Self { process: families.process, state, log, serve, relays, capture, http, stop })
     }
 
     /// Ends everything in order; the log is closed with all that was handed to it.
@@ -136,13 +135,11 @@ impl Running {
         tracing::info!("draining: no new connections, open ones may finish");
         self.state.drain();
         self.stop.relay.cancel();
-        let Self { relay, capture, log, serve, http, .. } = self;
-        if let Some(Err(error)) = blocking(move || relay.map_or(Ok(()), RelayHandle::join)).await {
-            tracing::error!("{error}");
-        }
+        let Self { relays, capture, log, serve, http, .. } = self;
+        blocking(move || relays.into_iter().for_each(join_relay)).await;
         // After the relay: what its last clients committed should still be recorded where possible.
         self.stop.capture.cancel();
-        blocking(move || capture.map(CaptureHandle::join)).await;
+        blocking(move || capture.join()).await;
         // Waits for the commit thread's last sync.
         blocking(move || log.close()).await;
         // After the log: replicas may have what was recorded last.
@@ -156,10 +153,23 @@ impl Running {
     }
 }
 
+fn join_relay(relay: RelayHandle) {
+    if let Err(error) = relay.join() {
+        tracing::error!("{error}");
+    }
+}
+
 /// Waits for something that blocks.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.inspect_err(|error| tracing::error!(%error, "a part failed while it stopped")).ok()
+}
+
+fn upstreams(config: &Config) -> Vec<Arc<Upstream>> {
+    let upstream = |source: &Source| {
+        Upstream::new(&source.name, source.server.clone()).with_tls(source.tls.clone())
+    };
+    config.sources.iter().map(|source| Arc::new(upstream(source))).collect()
 }
 
 /// Opens the log. Recovery keeps a copy of what it cuts: on a full disk it is tried until there is room, and `waiting` is called
@@ -198,14 +208,14 @@ async fn open_log(
 fn start_serve(
     config: &Config,
     log: &Arc<Log>,
-    upstream: &Arc<Upstream>,
+    upstreams: &[Arc<Upstream>],
     metrics: ServeMetrics,
     stop: &Stop,
 ) -> Result<ServeHandle, Failure> {
     let options = build::serve_options(config);
     let listen = options.listen;
     let stop = stop.serve.clone();
-    let started = serve::start(options, Arc::clone(log), Arc::clone(upstream), metrics, stop);
+    let started = serve::start(options, Arc::clone(log), upstreams.to_vec(), metrics, stop);
     let serve = started.map_err(|error| {
         Failure::fault(format!(
             "cannot start the replica port on replicas.listen {listen}: {error}"
@@ -215,41 +225,73 @@ fn start_serve(
     Ok(serve)
 }
 
-fn start_relay(
+/// One relay a source, `None` for a source that is only recorded.
+fn start_relays(
     config: &Config,
+    upstreams: &[Arc<Upstream>],
+    metrics: &RelayMetrics,
+    stop: &Stop,
+) -> Result<Vec<Option<RelayHandle>>, Failure> {
+    let relayed = config.sources.iter().filter(|source| source.listen.is_some());
+    let connections = relayed.map(|source| source.max_connections as usize).sum::<usize>();
+    if connections > 0 {
+        relay::allow_open_files(connections);
+    }
+    let sources = config.sources.iter().zip(upstreams);
+    sources.map(|(source, upstream)| start_relay(source, upstream, metrics, stop)).collect()
+}
+
+fn start_relay(
+    source: &Source,
     upstream: &Arc<Upstream>,
     metrics: &RelayMetrics,
     stop: &Stop,
 ) -> Result<Option<RelayHandle>, Failure> {
-    let Some(listen) = config.source.listen else {
+    let Some(listen) = source.listen else {
         return Ok(None);
     };
-    let options = build::relay_options(config, listen);
+    let options = build::relay_options(source, listen);
     let started = relay::start(&options, upstream, metrics, stop.relay.clone());
     let relay = started.map_err(|error| {
         Failure::fault(format!("cannot start the relay on source.listen {listen}: {error}"))
     })?;
-    tracing::info!(address = %relay.local_addr(), "the relay is listening");
+    let address = relay.local_addr();
+    tracing::info!(source = source.name, %address, "the relay is listening");
     Ok(Some(relay))
 }
 
 fn start_capture(
     config: &Config,
     log: &Arc<Log>,
-    upstream: &Arc<Upstream>,
+    upstreams: &[Arc<Upstream>],
     families: &SourceFamilies,
     stop: &Stop,
-) -> Result<Option<CaptureHandle>, Failure> {
-    let Some(capture) = &config.source.capture else {
-        // What the log has is all there will be.
-        log.set_caught_up();
-        return Ok(None);
+) -> Result<CaptureHandle, Failure> {
+    let captured = config.sources.iter().zip(upstreams).filter_map(|(source, upstream)| {
+        Some(CapturedSource {
+            options: build::capture_options(config, source.capture.as_ref()?),
+            upstream: Arc::clone(upstream),
+            metrics: families.of(&source.name),
+        })
+    });
+    capture::start(captured.collect(), log, &stop.capture)
+        .map_err(|error| Failure::fault(format!("cannot start capture: {error}")))
+}
+
+fn source_states(
+    config: &Config,
+    upstreams: &[Arc<Upstream>],
+    relays: &[Option<RelayHandle>],
+) -> Vec<SourceState> {
+    let parts = config.sources.iter().zip(upstreams).zip(relays);
+    let state = |((source, upstream), relay): ((&Source, &Arc<Upstream>), &Option<RelayHandle>)| {
+        SourceState {
+            upstream: Arc::clone(upstream),
+            captured: source.capture.is_some(),
+            relay: relay.as_ref().map(RelayHandle::local_addr),
+        }
     };
-    let options = build::capture_options(config, capture);
-    let metrics = families.of(&config.source.name);
-    let stop = stop.capture.clone();
-    let started = capture::start(options, Arc::clone(log), Arc::clone(upstream), metrics, stop);
-    started.map(Some).map_err(|error| Failure::fault(format!("cannot start capture: {error}")))
+    parts.map(state).collect()
 }
 
 async fn bind_http(config: &Config) -> Result<Endpoint, Failure> {

@@ -99,11 +99,19 @@ impl FormatDescription {
         index.and_then(|index| self.post_header_lengths.get(index)).copied().unwrap_or(0)
     }
 
-    /// Whether events of `other` may stand in a file headed by this: all equal but for `created` and the checksum.
+    /// Whether events of `other` may stand in a file headed by this: written by a server of the same family, with the same
+    /// post-header lengths. `created` and the checksum may differ.
     pub fn same_class(&self, other: &Self) -> bool {
-        self.server_version == other.server_version
+        version_family(&self.server_version) == version_family(&other.server_version)
             && self.post_header_lengths == other.post_header_lengths
     }
+}
+
+/// `10.11` of `10.11.19-MariaDB-log`: MariaDB changes how events are written from one series to the next, not within one. Any other
+/// version is a family of its own.
+pub fn version_family(version: &str) -> &str {
+    let Some((number, _)) = version.split_once("-MariaDB") else { return version };
+    number.rsplit_once('.').map_or(number, |(family, _)| family)
 }
 
 fn expect(what: &'static str, value: u64, expected: u64) -> Result<(), EventError> {
@@ -147,6 +155,26 @@ mod tests {
         let mut event = description().to_event(1, 2, 256);
         event[71..75].fill(0);
         assert!(matches!(FormatDescription::parse(&event), Err(EventError::Checksum { .. })));
+    }
+
+    #[test]
+    fn servers_of_one_series_are_of_one_class() {
+        let of = |version: &str| FormatDescription {
+            server_version: version.into(),
+            created: 0,
+            checksum: ChecksumAlgorithm::None,
+            ..description()
+        };
+        for same in ["10.11.19-MariaDB-0+deb12u1-log", "10.11.2-MariaDB", "10.11.20-MariaDB-log"] {
+            assert!(description().same_class(&of(same)), "{same}");
+        }
+        for other in ["10.6.19-MariaDB-log", "11.8.9-MariaDB", "10.11.19-log", ""] {
+            assert!(!description().same_class(&of(other)), "{other}");
+        }
+        let mut lengths = of("10.11.19-MariaDB");
+        lengths.post_header_lengths.pop();
+        assert!(!description().same_class(&lengths));
+        assert_eq!(version_family("8.0.36"), "8.0.36");
     }
 
     #[test]

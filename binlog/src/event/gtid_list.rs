@@ -4,7 +4,8 @@
 //!  body: count u28 + flags u4 (u32) | count × (domain u32, server u32, sequence u64)
 //!  an empty list is followed by 2 zero bytes (observed on MariaDB 10.11 and 11.8)
 //! ```
-//! Flag 1 (`FLAG_UNTIL_REACHED`) in a dump says that the position of `START SLAVE UNTIL` was reached.
+//! Flag 1 (`FLAG_UNTIL_REACHED`) in a dump says that the position of `START SLAVE UNTIL` was reached. Flag 8 (`FLAG_TIMELINE`)
+//! in a file of Spillway's log says that a new timeline begins there.
 
 use super::read::Fields;
 use super::{EventError, EventHeader, header};
@@ -12,6 +13,8 @@ use crate::gtid::mariadb::Gtid;
 
 /// In the upper four bits of the count: the until position was reached.
 pub const FLAG_UNTIL_REACHED: u32 = 1 << 28;
+/// Spillway's own, in its files only: the state is not the one that the file before ended with. Servers and tools pass over it.
+pub const FLAG_TIMELINE: u32 = 1 << 31;
 const COUNT_MASK: u32 = FLAG_UNTIL_REACHED - 1;
 const ENTRY_LEN: usize = 16;
 
@@ -35,7 +38,7 @@ fn entry(bytes: &[u8]) -> Result<Gtid, EventError> {
     Ok(Gtid { domain, server, sequence: fields.u64("sequence number")? })
 }
 
-/// The body of a Gtid_list event. `flags` is 0 or [`FLAG_UNTIL_REACHED`].
+/// The body of a Gtid_list event. `flags` is 0 or one of `FLAG_*`.
 pub fn body(list: &[Gtid], flags: u32) -> Vec<u8> {
     let count = u32::try_from(list.len()).unwrap_or(COUNT_MASK) & COUNT_MASK;
     let mut body = Vec::with_capacity(6 + list.len() * ENTRY_LEN);

@@ -13,7 +13,7 @@ pub(crate) mod read;
 mod types;
 
 pub use checksum::ChecksumAlgorithm;
-pub use format_description::FormatDescription;
+pub use format_description::{FormatDescription, version_family};
 pub use header::EventHeader;
 pub use types::EventType;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{FileEntry, file_name};
+use super::timeline::Timeline;
 use crate::event::{EventHeader, EventType, FormatDescription, MAGIC, control, gtid_list};
 use crate::fs::{FileSystem, LogFile};
 use crate::gtid::mariadb::{Gtid, GtidState};
@@ -50,6 +51,7 @@ impl Place<'_> {
             name,
             format: Arc::new(format),
             gtid_list,
+            timeline: None,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
             known_from: u64::MAX,
@@ -66,14 +68,16 @@ impl ActiveFile {
         number: u64,
         format: FormatDescription,
         list: Vec<Gtid>,
+        timeline: Option<Timeline>,
     ) -> io::Result<Self> {
         let path = place.dir.join(file_name(place.basename, number));
         let file: Arc<dyn LogFile> = Arc::from(place.fs.open(&path, true)?);
-        let head = head(&format, &list, place.server_id);
+        let flags = timeline.as_ref().map_or(0, |_| gtid_list::FLAG_TIMELINE);
+        let head = head(&format, &list, flags, place.server_id);
         file.write_all_at(&mut [IoSlice::new(&head)], 0)?;
         file.sync_data()?;
         place.fs.sync_dir(place.dir)?;
-        let entry = place.entry(number, format, list);
+        let entry = FileEntry { timeline, ..place.entry(number, format, list) };
         Ok(Self::new(Arc::new(entry), file, head.len() as u64))
     }
 
@@ -148,8 +152,13 @@ impl ActiveFile {
     }
 }
 
-/// Magic, format description and Gtid_list of a file.
-pub(crate) fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) -> Vec<u8> {
+/// Magic, format description and Gtid_list (with these flags) of a file.
+pub(crate) fn head(
+    format: &FormatDescription,
+    list: &[Gtid],
+    flags: u32,
+    server_id: u32,
+) -> Vec<u8> {
     let timestamp = now();
     let len = format.to_event(timestamp, server_id, 0).len() + MAGIC.len();
     let mut head = MAGIC.to_vec();
@@ -163,7 +172,7 @@ pub(crate) fn head(format: &FormatDescription, list: &[Gtid], server_id: u32) ->
         end_position: low((len + size) as u64),
         flags: 0,
     };
-    head.extend_from_slice(&control::event(header, &gtid_list::body(list, 0), format.checksum));
+    head.extend_from_slice(&control::event(header, &gtid_list::body(list, flags), format.checksum));
     head
 }
 

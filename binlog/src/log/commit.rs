@@ -7,15 +7,18 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::abort::AbortOnPanic;
 use super::active::{ActiveFile, head};
 use super::files::file_name;
 use super::full_disk::retry_while_full;
 use super::published::{Health, LogEnd};
 use super::queue::{Job, Work};
 use super::syncer::{SyncFailed, Unsynced};
+use super::timeline::Timeline;
 use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
-use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::gtid::Domains;
+use crate::gtid::mariadb::{Gtid, GtidState, print_list};
 use crate::transaction::{Events, Spilled, Transaction, seal};
 
 /// How often the position known to be durable is noted beside the log.
@@ -93,7 +96,9 @@ impl Committer {
         let mut group = Group::default();
         for Job { lane, number, work } in jobs.drain(..) {
             match work {
-                Work::Begin { format, state } => self.begin(&format, state)?,
+                Work::Begin { format, state, domains } => {
+                    self.begin(&mut group, &format, &state, domains)?;
+                }
                 Work::Transaction(transaction) => self.add(&mut group, transaction)?,
                 Work::Rotate => self.rotate_on_demand(&mut group)?,
             }
@@ -127,13 +132,37 @@ impl Committer {
         }
     }
 
-    fn begin(&mut self, format: &FormatDescription, state: GtidState) -> Result<(), Stop> {
-        if self.active.is_some() {
+    /// Begins domains at a state: in the first file, or in a new one where the log's state of them is another.
+    fn begin(
+        &mut self,
+        group: &mut Group,
+        format: &FormatDescription,
+        state: &GtidState,
+        domains: Option<Domains>,
+    ) -> Result<(), Stop> {
+        if domains.is_none() && self.active.is_some() {
             return Ok(());
         }
-        self.state = state;
+        let domains = domains.unwrap_or_default();
         let format = FormatDescription { checksum: self.shared.options.checksum, ..format.clone() };
-        self.open_file(1, &format)
+        if self.active.is_none() {
+            self.state = domains.of_state(state);
+            return self.open_file(1, &format, None);
+        }
+        let list = self.state.list().into_iter().filter(|gtid| !domains.contains(gtid.domain));
+        let list: Vec<_> = list.chain(domains.of_list(&state.list())).collect();
+        let timeline = Timeline::between(&self.state, &GtidState::from_list(&list));
+        if timeline.domains.is_empty() {
+            return Ok(());
+        }
+        self.write(group)?;
+        let number = self.finish_active()?;
+        tracing::info!(
+            domains = ?timeline.domains, ended = print_list(&timeline.ended), begins = print_list(&list), file = number,
+            "the log begins a new timeline"
+        );
+        let before = std::mem::replace(&mut self.state, GtidState::from_list(&list));
+        self.open_file_after(&before, number, &format, Some(&timeline))
     }
 
     /// Takes a transaction into the log, in a new file where the active one cannot take it.
@@ -344,7 +373,7 @@ impl Committer {
     /// Closes the active file with a Rotate event and goes on in a new one.
     fn rotate(&mut self, format: &FormatDescription) -> Result<(), Stop> {
         let number = self.finish_active()?;
-        self.open_file(number, format)
+        self.open_file(number, format, None)
     }
 
     /// Appends Rotate and makes the file durable, at every level; answers the next file's number.
@@ -359,14 +388,30 @@ impl Committer {
         Ok(number)
     }
 
-    fn open_file(&mut self, number: u64, format: &FormatDescription) -> Result<(), Stop> {
+    fn open_file(
+        &mut self,
+        number: u64,
+        format: &FormatDescription,
+        timeline: Option<&Timeline>,
+    ) -> Result<(), Stop> {
+        let before = self.state.clone();
+        self.open_file_after(&before, number, format, timeline)
+    }
+
+    fn open_file_after(
+        &mut self,
+        before: &GtidState,
+        number: u64,
+        format: &FormatDescription,
+        timeline: Option<&Timeline>,
+    ) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let list = self.state.list();
         let new = retry_while_full(&shared, || {
-            ActiveFile::create(&shared.place(), number, format.clone(), list.clone())
+            let (format, list) = (format.clone(), list.clone());
+            ActiveFile::create(&shared.place(), number, format, list, timeline.cloned())
         })?;
-        let before = self.state.clone();
-        self.enter(new, &before)
+        self.enter(new, before)
     }
 
     /// Goes on in a new file that is durable: publishes its end, and adds it to the index. A file the index does not know yet is
@@ -401,7 +446,7 @@ impl Committer {
     /// Transactions that spill keep room for the header events of the file they may become.
     fn tell_header_len(&self) {
         if let Some(active) = &self.active {
-            let head = head(&active.entry.format, &self.state.list(), 0);
+            let head = head(&active.entry.format, &self.state.list(), 0, 0);
             self.shared.space.set_header_len(head.len() as u64);
         }
     }
@@ -450,17 +495,5 @@ impl Committer {
         if end.file != 0 {
             self.shared.note_durable(end.file, end.position, Duration::ZERO);
         }
-    }
-}
-
-/// On a panic ends the process: a thread that writes the log is gone.
-pub(super) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        tracing::error!(
-            "a thread that writes the log failed by a fault of Spillway's: ending the process, recovery will tell what is sound"
-        );
-        std::process::abort();
     }
 }

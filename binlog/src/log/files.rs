@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::timeline::Timeline;
 use crate::event::FormatDescription;
 use crate::gtid::mariadb::Gtid;
 
@@ -16,6 +17,8 @@ pub(crate) struct FileEntry {
     pub(crate) format: Arc<FormatDescription>,
     /// The GTID state at its beginning.
     pub(crate) gtid_list: Vec<Gtid>,
+    /// Where its Gtid_list is not the state that the file before ended with.
+    pub(crate) timeline: Option<Timeline>,
     /// Its length once closed; 0 while it is the active file.
     pub(crate) closed_len: AtomicU64,
     /// Up to here its checksums were verified, or computed, by this process.

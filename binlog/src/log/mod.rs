@@ -1,5 +1,6 @@
 //! The log: open, submit, read. One thread commits; readers never wait for it but at the published end.
 
+mod abort;
 mod active;
 mod commit;
 mod copy;
@@ -12,6 +13,7 @@ mod purge;
 mod queue;
 mod readers;
 mod syncer;
+mod timeline;
 mod verified;
 
 use std::any::Any;
@@ -33,10 +35,12 @@ pub(crate) use index::{read as read_index, write as write_index};
 pub(crate) use published::Published;
 pub(crate) use purge::{forget as forget_purge, purge_path, remove_file};
 pub(crate) use readers::Reader;
+pub(crate) use timeline::Timeline;
 pub(crate) use verified::{Verified, read as read_verified, stamp, write as write_verified};
 
 use crate::event::{ChecksumAlgorithm, FormatDescription};
 use crate::fs::{FileSystem, OsFileSystem};
+use crate::gtid::Domains;
 use crate::gtid::mariadb::GtidState;
 use crate::recovery::{self, OpenError};
 use crate::transaction::{
@@ -189,6 +193,21 @@ impl Shared {
         if let Err(error) = verified::write(&self.place(), &known, position) {
             tracing::debug!(%error, "cannot note how far the log is durable");
         }
+    }
+
+    pub(crate) fn assembler(&self, format: Arc<FormatDescription>) -> TransactionAssembler {
+        let options = &self.options;
+        let cache = CacheOptions {
+            memory: options.cache_size,
+            checksum: options.checksum,
+            space: Arc::clone(&self.space),
+        };
+        let options = TransactionOptions {
+            row_event_max_size: options.row_event_max_size,
+            max_cache_size: options.max_cache_size,
+            cache,
+        };
+        TransactionAssembler::new(options, format)
     }
 
     fn push(self: &Arc<Self>, lane: usize, work: Work) -> Ticket {
@@ -367,7 +386,18 @@ impl Submitter {
     /// Opens the first file of an empty log: the source's format description, and the GTID state where recording begins. In a
     /// log that has a file it changes nothing.
     pub fn begin(&self, format: Arc<FormatDescription>, state: GtidState) -> Ticket {
-        self.shared.push(self.lane, Work::Begin { format, state })
+        self.shared.push(self.lane, Work::Begin { format, state, domains: None })
+    }
+
+    /// The same for some domains, whatever the log has of them: they go on from this state. Where that is another than the log's,
+    /// a new timeline begins, in a new file: who has read the old one cannot go on in it.
+    pub fn begin_domains(
+        &self,
+        format: Arc<FormatDescription>,
+        state: GtidState,
+        domains: Domains,
+    ) -> Ticket {
+        self.shared.push(self.lane, Work::Begin { format, state, domains: Some(domains) })
     }
 
     /// Hands over a transaction; returns at once.
@@ -377,18 +407,7 @@ impl Submitter {
 
     /// Puts transactions together from events that were written under `format`, as this log keeps them.
     pub fn assembler(&self, format: Arc<FormatDescription>) -> TransactionAssembler {
-        let options = &self.shared.options;
-        let cache = CacheOptions {
-            memory: options.cache_size,
-            checksum: options.checksum,
-            space: Arc::clone(&self.shared.space),
-        };
-        let options = TransactionOptions {
-            row_event_max_size: options.row_event_max_size,
-            max_cache_size: options.max_cache_size,
-            cache,
-        };
-        TransactionAssembler::new(options, format)
+        self.shared.assembler(format)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::event::FormatDescription;
+use crate::gtid::Domains;
 use crate::gtid::mariadb::GtidState;
 use crate::transaction::Transaction;
 
@@ -18,8 +19,8 @@ const LAZY_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) enum Work {
     /// Record a transaction.
     Transaction(Transaction),
-    /// Open the first file of an empty log.
-    Begin { format: Arc<FormatDescription>, state: GtidState },
+    /// Begin these domains at a state; `None`: all of them, and only in an empty log.
+    Begin { format: Arc<FormatDescription>, state: GtidState, domains: Option<Domains> },
     /// Go on in a new file.
     Rotate,
 }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::commit::AbortOnPanic;
+use super::abort::AbortOnPanic;
 use super::published::LogEnd;
 use super::{CommitLevel, Shared};
 use crate::fs::LogFile;

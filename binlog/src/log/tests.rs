@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use super::*;
+
+mod timelines;
 use crate::event::EventType;
 use crate::fs::faulty::{Fault, FaultyFileSystem, Operation};
 use crate::gtid::mariadb::Gtid;

@@ -11,9 +11,9 @@ use crate::log::{FileEntry, Log};
 /// Why a state cannot attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
-    /// The log has the domain, but not this GTID or one after it.
+    /// The log has the domain, but not this GTID or one after it; or a timeline that was given up ends with it.
     Ahead(Gtid),
-    /// The state is older than the log's first file.
+    /// The state is older than the log's first file, or than the last timeline.
     Purged,
 }
 
@@ -27,9 +27,22 @@ impl Log {
         self.check_not_ahead(state)?;
         let wanted: HashMap<u32, Gtid> = state.iter().map(|gtid| (gtid.domain, *gtid)).collect();
         let (files, end) = (self.shared.files.all(), self.end());
-        let mut published = files.iter().rev().filter(|entry| entry.number <= end.file);
-        let found = published.find(|entry| starts_before(entry, &wanted));
-        found.map(|entry| entry.number).ok_or(AttachError::Purged)
+        let ended = files.iter().filter_map(|entry| entry.timeline.as_ref());
+        let mut ended = ended.flat_map(|timeline| &timeline.ended);
+        if let Some(gtid) = ended.find(|gtid| wanted.get(&gtid.domain) == Some(*gtid)) {
+            return Err(AttachError::Ahead(*gtid));
+        }
+        for entry in files.iter().rev().filter(|entry| entry.number <= end.file) {
+            if starts_before(entry, &wanted) {
+                return Ok(entry.number);
+            }
+            let has = |domain| wanted.get(&domain).copied();
+            let timeline = entry.timeline.as_ref();
+            if timeline.is_some_and(|timeline| !timeline.can_enter(&entry.gtid_list, has)) {
+                return Err(AttachError::Purged);
+            }
+        }
+        Err(AttachError::Purged)
     }
 
     /// A domain the log does not know is fine: it may come. In one it knows, the server's last must not be behind.

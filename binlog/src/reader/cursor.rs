@@ -148,6 +148,13 @@ impl Cursor {
         &self.entry.gtid_list
     }
 
+    /// Whether a reader with `replica` (its GTID in a domain) that has all of the file before can go on in this one: not where it
+    /// begins a timeline in a domain that the reader does not have from elsewhere.
+    pub fn can_enter(&self, replica: impl Fn(u32) -> Option<Gtid>) -> bool {
+        let timeline = self.entry.timeline.as_ref();
+        timeline.is_none_or(|timeline| timeline.can_enter(&self.entry.gtid_list, replica))
+    }
+
     /// Where the next event starts.
     pub fn position(&self) -> u64 {
         self.position

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{Cursor, ReadError};
 use crate::event::{ChecksumAlgorithm, EventHeader};
 use crate::gtid::mariadb::{Gtid, GtidState};
-use crate::gtid_index::{self, GtidIndex, Point, SPACING};
+use crate::gtid_index::{self, GtidIndex, Point, SPACING, Span};
 use crate::log::{FileEntry, Log, low, place, remove_file};
 use crate::recovery;
 
@@ -51,6 +51,34 @@ impl Log {
             None => &entry.gtid_list,
         };
         Ok(Sought { cursor, state: GtidState::from_list(list) })
+    }
+
+    /// The last indexed place in a file with a GTID state that `fits`, or the file's beginning.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub(crate) fn seek_last(
+        &self,
+        file: u64,
+        fits: impl Fn(&[Gtid]) -> bool,
+    ) -> Result<Sought, ReadError> {
+        let mut cursor = Cursor::open(&self.shared, file)?;
+        let entry = Arc::clone(&cursor.entry);
+        let index = self.index_of(&entry);
+        let mut points = index.iter().flat_map(|index| index.points.iter().rev());
+        let point = points.find(|point| fits(&point.state) && cursor.enter(point));
+        let list = point.map_or(&entry.gtid_list, |point| &point.state);
+        Ok(Sought { cursor, state: GtidState::from_list(list) })
+    }
+
+    /// Whether a file may have a stretch of transactions that `fits`, as far as its index tells.
+    pub(crate) fn may_hold(&self, entry: &FileEntry, fits: impl Fn(&Span) -> bool) -> bool {
+        match self.index_of(entry) {
+            Some(index) if index.complete => {
+                index.points.iter().flat_map(|point| &point.spans).any(fits)
+            }
+            _ => true,
+        }
     }
 
     /// The index of a file. That of a closed file is made anew where it is missing or of no use; that of the active file is the

@@ -30,8 +30,8 @@ use crate::fs::is_full;
 use crate::gtid::mariadb::GtidState;
 use crate::gtid_index::{self, GtidIndex};
 use crate::log::{
-    ActiveFile, FileEntry, LogOptions, Place, Verified, file_name, file_number, place, read_index,
-    read_verified, stamp, write_index, write_verified,
+    ActiveFile, FileEntry, LogOptions, Place, Timeline, Verified, file_name, file_number, place,
+    read_index, read_verified, stamp, write_index, write_verified,
 };
 use crate::reader::ScanError;
 use file::{Head, HeadError, read_head};
@@ -254,7 +254,7 @@ impl Recovery<'_> {
             let file = self.place.fs.open_read(&path).map_err(io)?;
             tail.finish_index(self.place, file.as_ref());
         }
-        let entry = self.entry(number, head);
+        let entry = self.entry(number, head)?;
         // Nobody else sets it.
         let _ = entry.closed_at.set(stamp(metadata.modified));
         entry.closed_len.store(metadata.len, Ordering::Release);
@@ -262,18 +262,37 @@ impl Recovery<'_> {
         Ok(entry)
     }
 
-    fn entry(&self, number: u64, head: Head) -> FileEntry {
-        FileEntry {
+    fn entry(&self, number: u64, head: Head) -> Result<FileEntry, OpenError> {
+        let timeline = if head.is_timeline { self.timeline(&head)? } else { None };
+        Ok(FileEntry {
             number,
             name: file_name(self.place.basename, number),
             path: self.path(number),
             format: Arc::new(head.format),
             gtid_list: head.gtid_list,
+            timeline,
             closed_len: AtomicU64::new(0),
             verified_to: AtomicU64::new(u64::MAX),
             known_from: u64::MAX,
             closed_at: OnceLock::new(),
-        }
+        })
+    }
+
+    /// What is new in the next file. Behind a purge nothing is: the file is the log's first.
+    fn timeline(&self, head: &Head) -> Result<Option<Timeline>, OpenError> {
+        let Some(before) = self.files.last() else { return Ok(None) };
+        let before = self.state_behind(before)?;
+        Ok(Some(Timeline::between(&before, &GtidState::from_list(&head.gtid_list))))
+    }
+
+    /// The GTID state at the end of a closed file.
+    fn state_behind(&self, entry: &FileEntry) -> Result<GtidState, OpenError> {
+        Ok(match gtid_index::load(self.place.fs, &entry.path) {
+            Some(GtidIndex { points, complete: true, .. }) => {
+                points.last().map(|end| GtidState::from_list(&end.state)).unwrap_or_default()
+            }
+            _ => Tail::scan(self.place, &entry.path, None)?.state,
+        })
     }
 
     fn last_file(&mut self, number: u64, head: Head) -> Result<(ActiveFile, GtidState), OpenError> {
@@ -283,7 +302,7 @@ impl Recovery<'_> {
         let settled = self.verified.settled(&name, metadata);
         let mut tail = Tail::scan(self.place, &path, settled)?;
         tail.check_damage(&path, self.verified.durable(&name, number))?;
-        let mut entry = self.entry(number, head);
+        let mut entry = self.entry(number, head)?;
         if tail.from > 0 {
             (entry.known_from, entry.verified_to) = (tail.from, AtomicU64::new(MAGIC.len() as u64));
         }
@@ -316,12 +335,7 @@ impl Recovery<'_> {
             // `Log::begin` overwrites it.
             return Ok(None);
         };
-        let state = match gtid_index::load(self.place.fs, &before.path) {
-            Some(GtidIndex { points, complete: true, .. }) => {
-                points.last().map(|end| GtidState::from_list(&end.state)).unwrap_or_default()
-            }
-            _ => Tail::scan(self.place, &before.path, None)?.state,
-        };
+        let state = self.state_behind(&before)?;
         self.create(number, &before.format, state).map(Some)
     }
 
@@ -333,7 +347,7 @@ impl Recovery<'_> {
     ) -> Result<(ActiveFile, GtidState), OpenError> {
         let checksum = self.options.checksum;
         let format = FormatDescription { created: 0, checksum, ..format.clone() };
-        let active = ActiveFile::create(self.place, number, format, state.list())
+        let active = ActiveFile::create(self.place, number, format, state.list(), None)
             .map_err(|error| io_error(self.place, error))?;
         self.files.push(Arc::clone(&active.entry));
         Ok((active, state))

@@ -12,6 +12,7 @@ pub(crate) use space::CacheSpace;
 
 use crate::event::gtid::GtidEvent;
 use crate::event::{ChecksumAlgorithm, EventHeader, FormatDescription};
+use crate::gtid::Domains;
 use crate::gtid::mariadb::Gtid;
 use crate::rows::{
     MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackCounters, PackError, RowsLayout, RowsPacker, Unpacked,
@@ -83,6 +84,10 @@ impl Transaction {
         }
     }
 
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
     pub(crate) fn into_events(self) -> Events {
         self.events
     }
@@ -130,6 +135,8 @@ pub enum Assembled {
     Outside,
     /// The event completed this transaction.
     Complete(Transaction),
+    /// The event ended a transaction of a domain that is not recorded. Nothing of it was kept, nor of the events that rode with it.
+    Skipped(Gtid),
 }
 
 /// Puts transactions together from the events of one source, in order.
@@ -139,7 +146,10 @@ pub struct TransactionAssembler {
     tracker: GroupTracker,
     packer: RowsPacker,
     cache: Cache,
+    domains: Domains,
     gtid: Gtid,
+    /// Whether the open transaction is one of a domain that is not recorded.
+    skipping: bool,
     /// The time of its Gtid event.
     time: u32,
     /// Size of the last transaction: what the next is likely to need.
@@ -160,10 +170,19 @@ impl TransactionAssembler {
             packer: RowsPacker::new(max_size, layout),
             cache: Cache::new(0, options.cache.clone()),
             options,
+            domains: Domains::all(),
             gtid: Gtid { domain: 0, server: 0, sequence: 0 },
+            skipping: false,
             time: 0,
             last_size: 0,
         }
+    }
+
+    /// Takes these domains' transactions only: others are followed to their ends and skipped.
+    #[must_use]
+    pub fn recording(mut self, domains: Domains) -> Self {
+        self.domains = domains;
+        self
     }
 
     /// Whether a transaction is open.
@@ -189,12 +208,36 @@ impl TransactionAssembler {
         let step = self.tracker.step(event)?;
         match step {
             Step::Outside => return Ok(Assembled::Outside),
-            Step::Begin(GtidEvent { gtid, .. }) => {
-                self.gtid = gtid;
-                self.time = EventHeader::parse(event).map_err(GroupError::from)?.timestamp;
-            }
+            Step::Begin(GtidEvent { gtid, .. }) => self.begin(gtid, event)?,
             Step::Rider | Step::Inside | Step::End => {}
         }
+        if self.skipping {
+            return Ok(self.skip(step));
+        }
+        self.keep(step, event)?;
+        Ok(if step == Step::End { self.complete()? } else { Assembled::Pending })
+    }
+
+    fn begin(&mut self, gtid: Gtid, event: &[u8]) -> Result<(), TransactionError> {
+        self.gtid = gtid;
+        self.time = EventHeader::parse(event).map_err(GroupError::from)?.timestamp;
+        self.skipping = !self.domains.contains(gtid.domain);
+        if self.skipping {
+            // What rode with it is the other source's to record.
+            self.cache = Cache::new(0, self.options.cache.clone());
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, step: Step) -> Assembled {
+        if step != Step::End {
+            return Assembled::Pending;
+        }
+        self.skipping = false;
+        Assembled::Skipped(self.gtid)
+    }
+
+    fn keep(&mut self, step: Step, event: &[u8]) -> Result<(), TransactionError> {
         if self.cache.len() == 0 {
             let capacity = usize::try_from(self.last_size).unwrap_or(usize::MAX);
             let capacity = capacity.min(MAX_INITIAL_CAPACITY);
@@ -204,8 +247,7 @@ impl TransactionAssembler {
         if matches!(step, Step::Begin(_)) {
             self.cache.end_lead();
         }
-        self.check_size()?;
-        Ok(if step == Step::End { self.complete()? } else { Assembled::Pending })
+        self.check_size()
     }
 
     fn complete(&mut self) -> Result<Assembled, TransactionError> {
@@ -233,3 +275,6 @@ impl TransactionAssembler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

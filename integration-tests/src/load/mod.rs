@@ -22,7 +22,7 @@ use crate::servers::APP_USER;
 use crate::wait::deadline;
 use rng::Rng;
 
-/// The schema the load works in.
+/// The schema the load works in where its plan does not say another.
 pub const SCHEMA: &str = "load_test";
 
 const PAUSE: Duration = Duration::from_millis(20);
@@ -37,6 +37,10 @@ const AFTER_LOSS: &[u16] = &[1397, 1399, 1400, 1402, 1440];
 pub struct Plan {
     /// Same seed, same statements of each worker.
     pub seed: u64,
+    /// The schema to work in.
+    pub schema: &'static str,
+    /// Number of the first worker: loads whose statements end on one server have workers of different numbers.
+    pub first_worker: u64,
     /// Connections at once.
     pub workers: u64,
     /// Steps of each.
@@ -55,12 +59,26 @@ impl Plan {
     /// Everything, on connections that live.
     pub fn everything(seed: u64, workers: u64, steps: u64) -> Self {
         let stop = Arc::default();
-        Self { seed, workers, steps, disturbed: false, big_rows: true, stop, crash_unsafe: true }
+        Self {
+            seed,
+            schema: SCHEMA,
+            first_worker: 0,
+            workers,
+            steps,
+            disturbed: false,
+            big_rows: true,
+            stop,
+            crash_unsafe: true,
+        }
     }
 
     /// Everything but the big rows, on connections that may get lost, until stopped.
     pub fn disturbed(seed: u64, workers: u64) -> Self {
         Self { disturbed: true, big_rows: false, ..Self::everything(seed, workers, u64::MAX) }
+    }
+
+    fn worker_ids(&self) -> std::ops::Range<u64> {
+        self.first_worker..self.first_worker + self.workers
     }
 }
 
@@ -121,7 +139,8 @@ pub fn run(port: u16, plan: &Plan) -> Done {
 fn run_on(ports: &[u16], plan: &Plan) -> Done {
     let runtime = runtime();
     let turns = ports.iter().cycle();
-    let tasks: Vec<_> = (0..plan.workers)
+    let tasks: Vec<_> = plan
+        .worker_ids()
         .zip(turns)
         .map(|(id, port)| runtime.spawn(Worker::new(*port, id, plan.clone()).work()))
         .collect();
@@ -211,7 +230,7 @@ impl Worker {
 
     async fn try_connect(&mut self) -> Result<Conn, Error> {
         let mut conn = connect(self.port, &self.dir).await?;
-        conn.query_drop(format!("USE {SCHEMA}")).await?;
+        conn.query_drop(format!("USE {}", self.plan.schema)).await?;
         conn.query_drop("SET SESSION innodb_lock_wait_timeout = 5").await?;
         let recovered: Vec<(i64, usize, usize, String)> = conn.query("XA RECOVER").await?;
         for (_, length, _, data) in recovered {

@@ -1,19 +1,20 @@
 //! The tables, procedures and triggers of the load.
 
-use super::{Plan, SCHEMA, types};
+use super::{Plan, types};
 
 /// The statements that make them, in order.
 pub(super) fn statements(plan: &Plan) -> Vec<String> {
+    let schema = plan.schema;
     let mut list = vec![
-        format!("CREATE OR REPLACE DATABASE {SCHEMA} CHARACTER SET utf8mb4"),
-        format!("USE {SCHEMA}"),
+        format!("CREATE OR REPLACE DATABASE {schema} CHARACTER SET utf8mb4"),
+        format!("USE {schema}"),
         types::create_table("types"),
         "CREATE TABLE big (id BIGINT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)".to_owned(),
         "CREATE TABLE keyed (k INT PRIMARY KEY, hits INT NOT NULL, note TEXT)".to_owned(),
         "CREATE TABLE audit (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(100))".to_owned(),
         "CREATE SEQUENCE numbers START WITH 1 CACHE 10".to_owned(),
     ];
-    for worker in 0..plan.workers {
+    for worker in plan.worker_ids() {
         list.extend(of_worker(worker));
     }
     list

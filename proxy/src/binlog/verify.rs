@@ -34,10 +34,11 @@ pub(super) fn verify<W: Write>(target: &Target, out: &mut Out<W>) -> Result<(), 
         }
         let state = print_list(&checked.state.position());
         out.line(&format!(
-            "ok {} {} bytes, {} transactions, GTID {state}{}",
+            "ok {} {} bytes, {} transactions, GTID {state}{}{}",
             file.name,
             checked.end,
             checked.transactions,
+            if checked.is_timeline { ", begins a new timeline" } else { "" },
             if checked.growing { ", being written" } else { "" }
         ))?;
         if progress.is_shown() {
@@ -58,6 +59,8 @@ struct Checked {
     transactions: u64,
     /// The Gtid_list at its beginning.
     begin: Vec<Gtid>,
+    /// It begins a new timeline: its Gtid_list need not be what the file before ended with.
+    is_timeline: bool,
     state: GtidState,
     /// The file its Rotate event names.
     next: Option<String>,
@@ -132,7 +135,9 @@ impl Checked {
         let text = |error: spillway_binlog::event::EventError| error.to_string();
         match event.header.event_type {
             EventType::GTID_LIST => {
-                self.begin = gtid_list::parse(event.event).map_err(text)?.0;
+                let flags;
+                (self.begin, flags) = gtid_list::parse(event.event).map_err(text)?;
+                self.is_timeline = flags & gtid_list::FLAG_TIMELINE != 0;
                 self.state = GtidState::from_list(&self.begin);
             }
             EventType::STOP => self.no_next = true,
@@ -171,7 +176,7 @@ fn follows(
         return Err(previous.fault_at(end.end, missing));
     }
     let (wanted, found) = (sorted(&end.state.list()), sorted(&checked.begin));
-    if wanted != found {
+    if wanted != found && !checked.is_timeline {
         return Err(file.fault_at(
             0,
             format!(

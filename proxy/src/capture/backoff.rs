@@ -25,8 +25,7 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// What somebody has to change is looked at again every 10 s, a full disk every second. `None` is never: a source with another
-    /// history would be taken for ours once its numbers have grown to those in the log.
+    /// What somebody has to change is looked at again every 10 s, a full disk every second. `None` is never.
     pub(super) fn next(&mut self, verdict: Verdict) -> Option<Duration> {
         match verdict {
             Verdict::Retry => {
@@ -35,8 +34,8 @@ impl Backoff {
                 Some(wait)
             }
             Verdict::DiskFull => Some(FULL_DISK),
-            Verdict::Refused => Some(CAP),
-            Verdict::Diverged | Verdict::Stopped => None,
+            Verdict::Refused | Verdict::Diverged => Some(CAP),
+            Verdict::Stopped => None,
         }
     }
 }
@@ -59,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diverged_source_is_not_tried_again() {
-        assert_eq!(Backoff::default().next(Verdict::Diverged), None);
+    fn a_log_that_takes_nothing_more_is_not_tried_again() {
+        assert_eq!(Backoff::default().next(Verdict::Stopped), None);
     }
 }

@@ -3,11 +3,14 @@
 use std::io;
 
 use spillway_binlog::SubmitError;
+use spillway_binlog::alignment::AlignError;
 use spillway_binlog::event::EventError;
 use spillway_binlog::fs::is_full;
 use spillway_binlog::transaction::TransactionError;
 
 use super::packets::PacketError;
+use super::watch::Difference;
+use crate::tls::TlsFault;
 use crate::wire::WireError;
 use crate::wire::reply::ErrPacket;
 
@@ -18,7 +21,7 @@ pub(crate) enum Verdict {
     Retry,
     /// Somebody has to change something first; looked at again from time to time.
     Refused,
-    /// The source has another history than the log: not tried again.
+    /// The source has another history than the log; looked at again from time to time.
     Diverged,
     /// The log's disk is full; goes on by itself once there is room.
     DiskFull,
@@ -39,6 +42,8 @@ pub(crate) enum Fault {
     Silent(u64),
     #[error("the upstream ended the dump")]
     DumpEnded,
+    #[error("the dump does not send what the upstream has: {0}; connecting anew")]
+    Stale(Difference),
     #[error("the upstream sent what it should not: {0}")]
     Wire(#[from] WireError),
     #[error("the upstream sent what it should not: {0}")]
@@ -50,14 +55,30 @@ pub(crate) enum Fault {
     /// An ERR packet, with a sentence that says what to do where one is known.
     #[error("{advice}")]
     Server { error: ErrPacket, advice: String, verdict: Verdict },
+    /// The connection cannot be encrypted as `ssl_mode` wants it.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
     /// Something is set so that it cannot be captured.
     #[error("{0}")]
     Refused(String),
+    /// What it sends does not go on where the log ends.
+    #[error("the upstream has another history than the log: {0}; {WAY_ON}")]
+    Diverged(String),
+    #[error(transparent)]
+    Align(#[from] AlignError),
     #[error(transparent)]
     Log(#[from] SubmitError),
 }
 
+/// What an operator can do about a source that diverged.
+const WAY_ON: &str = "nothing more is recorded: bring back the server that has it, or begin a new timeline with ALTER SOURCE on the replica port";
+
 impl Fault {
+    /// The upstream no longer has what was asked for.
+    pub(crate) fn is_purged(&self) -> bool {
+        matches!(self, Self::Server { error, .. } if error.code == DUMP_REFUSED && error.message.contains(PURGED))
+    }
+
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Server { verdict, .. } => *verdict,
@@ -67,6 +88,14 @@ impl Fault {
             Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
                 Verdict::DiskFull
             }
+            Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
+            Self::Align(AlignError::Transaction(TransactionError::Cache(error)))
+                if is_full(error) =>
+            {
+                Verdict::DiskFull
+            }
+            Self::Align(_) => Verdict::Refused,
+            Self::Diverged(_) => Verdict::Diverged,
             Self::Log(_) => Verdict::Stopped,
             _ => Verdict::Retry,
         }
@@ -79,11 +108,15 @@ impl Fault {
             Self::Lost(_) => "lost",
             Self::Silent(_) => "silent",
             Self::DumpEnded => "dump_ended",
+            Self::Stale(_) => "stale",
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
             Self::Transaction(_) => "transaction",
             Self::Server { .. } => "server_error",
+            Self::Tls(_) => "tls",
             Self::Refused(_) => "refused",
+            Self::Diverged(_) => "diverged",
+            Self::Align(_) => "align",
             Self::Log(_) => "log",
         }
     }
@@ -92,48 +125,55 @@ impl Fault {
 const ACCESS_DENIED: u16 = 1045;
 const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
+const TLS_REQUIRED: u16 = 3159;
+const PURGED: &str = "have been purged";
 const DUPLICATE_SERVER_ID: u16 = 4052;
 
-/// What an ERR packet of the upstream means here. After the login "access denied" is how COM_REGISTER_SLAVE answers an
-/// account without the privilege.
-pub(crate) fn server(error: ErrPacket, user: &str, logged_in: bool) -> Fault {
+/// What an ERR packet of the upstream means here; `login` says, during a login, what else its refusal may be due to. After the
+/// login "access denied" is how COM_REGISTER_SLAVE answers an account without the privilege.
+pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault {
     let text = error.message.clone();
-    let (verdict, advice) = match error.code {
-        ACCESS_DENIED if !logged_in => (
+    let (verdict, advice) = match (error.code, login) {
+        (ACCESS_DENIED, Some(hint)) => (
             Verdict::Refused,
             format!(
-                "the upstream refuses the login: {text}; check user and password of the source"
+                "the upstream refuses the login: {text}; check user and password of the source{hint}"
             ),
         ),
-        ACCESS_DENIED | NO_PRIVILEGE => (
+        (TLS_REQUIRED, _) => (
+            Verdict::Refused,
+            format!(
+                "the upstream takes encrypted connections only: {text}; set ssl_mode to \"REQUIRED\" or stricter"
+            ),
+        ),
+        (ACCESS_DENIED | NO_PRIVILEGE, _) => (
             Verdict::Refused,
             format!(
                 "the account lacks a privilege: {text}; GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user}"
             ),
         ),
-        DUMP_REFUSED => dump_refused(&text),
-        DUPLICATE_SERVER_ID => (
+        (DUMP_REFUSED, _) => dump_refused(&text),
+        (DUPLICATE_SERVER_ID, _) => (
             Verdict::Retry,
             format!(
                 "another replica has our server_id: {text}; give Spillway a server_id of its own"
             ),
         ),
-        code => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
+        (code, _) => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
     };
     Fault::Server { error, advice, verdict }
 }
 
 fn dump_refused(text: &str) -> (Verdict, String) {
-    if text.contains("have been purged") {
+    if text.contains(PURGED) {
         let advice = format!(
-            "the upstream has purged what comes next in the log: {text} Move the log away and record anew"
+            "the upstream has purged what comes next in the log: {text} Begin a new timeline with ALTER SOURCE on the replica port, or move the log away and record anew"
         );
         return (Verdict::Refused, advice);
     }
     if text.contains("not in the master's binlog") || text.contains("has diverged") {
-        let advice = format!(
-            "the upstream does not have the log's last transaction: {text}; nothing more is recorded: bring back the server that has it and start Spillway again, or move the log away and record anew"
-        );
+        let advice =
+            format!("the upstream does not have the log's last transaction: {text}; {WAY_ON}");
         return (Verdict::Diverged, advice);
     }
     (Verdict::Retry, format!("the upstream refuses the dump: {text}"))
@@ -144,7 +184,7 @@ mod tests {
     use super::*;
 
     fn verdict(code: u16, text: &str) -> (Verdict, String) {
-        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway", false);
+        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway", Some(""));
         (fault.verdict(), fault.to_string())
     }
 
@@ -155,7 +195,7 @@ mod tests {
         assert!(advice.contains("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO spillway"));
         assert_eq!(verdict(ACCESS_DENIED, "no").0, Verdict::Refused);
         let registering = ErrPacket::new(ACCESS_DENIED, b"28000", "Access denied for user");
-        let registering = server(registering, "spillway", true);
+        let registering = server(registering, "spillway", None);
         assert_eq!(registering.verdict(), Verdict::Refused);
         assert!(registering.to_string().contains("GRANT REPLICATION SLAVE"));
         let purged = "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and required binlog files have been purged.";

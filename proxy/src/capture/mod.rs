@@ -3,17 +3,21 @@
 //!
 //! One thread a source, with a runtime of its own: a slow disk or a fault here never touches app traffic.
 
+mod attempts;
 mod backoff;
-mod connection;
-mod fault;
+pub(crate) mod connection;
+pub(crate) mod fault;
 mod login;
 mod packets;
+mod peers;
 mod session;
 mod start;
 mod stream;
+mod watch;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use spillway_binlog::gtid::Domains;
@@ -24,8 +28,9 @@ use tokio_util::sync::CancellationToken;
 pub use start::{ParseStartError, StartPosition};
 
 use crate::source::{CaptureState, Upstream};
-use backoff::Backoff;
+use attempts::Attempts;
 use fault::{Fault, Verdict};
+use peers::Peers;
 
 /// The account capture logs in with. The password is asked for at every connect, so that a changed file is noticed.
 pub struct Credentials {
@@ -54,6 +59,17 @@ pub struct CaptureOptions {
     pub domains: Domains,
 }
 
+/// A source that is to be captured.
+#[derive(Debug)]
+pub struct CapturedSource {
+    /// How.
+    pub options: CaptureOptions,
+    /// Where it is. Its name is that of no other.
+    pub upstream: Arc<Upstream>,
+    /// What is counted of it.
+    pub metrics: SourceMetrics,
+}
+
 /// What a capture works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
@@ -62,39 +78,61 @@ pub(crate) struct Context {
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: SourceMetrics,
+    pub(crate) peers: Arc<Peers>,
+    /// This process has begun the source's domains in the log.
+    pub(crate) has_begun: Arc<AtomicBool>,
 }
 
-/// A running capture.
+/// The captures of a log, running.
 #[derive(Debug)]
 pub struct CaptureHandle {
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl CaptureHandle {
-    /// Waits until capture has stopped: after the token was cancelled, or the log takes nothing more.
+    /// Waits until all have stopped: after the token was cancelled, or the log takes nothing more.
     pub fn join(self) {
-        if self.thread.join().is_err() {
-            tracing::error!("capture ended by a fault of Spillway's");
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("capture ended by a fault of Spillway's");
+            }
         }
     }
 }
 
-/// Starts capturing `upstream` into `log` until `shutdown` is cancelled.
+/// Starts capturing all `sources` of a log until `shutdown` is cancelled. Without any, what the log has is all there will be.
 ///
 /// # Errors
 /// Where no thread or runtime can be had.
 pub fn start(
-    options: CaptureOptions,
-    log: Arc<Log>,
-    upstream: Arc<Upstream>,
-    metrics: SourceMetrics,
-    shutdown: CancellationToken,
+    sources: Vec<CapturedSource>,
+    log: &Arc<Log>,
+    shutdown: &CancellationToken,
 ) -> io::Result<CaptureHandle> {
+    if sources.is_empty() {
+        log.set_caught_up();
+    }
+    let domains = |source: &CapturedSource| {
+        (source.upstream.name().to_owned(), source.options.domains.clone())
+    };
+    let peers = Arc::new(Peers::new(sources.iter().map(domains)));
+    let context = |CapturedSource { options, upstream, metrics }| Context {
+        options: Arc::new(options),
+        log: Arc::clone(log),
+        submitter: Arc::new(log.submitter()),
+        upstream,
+        metrics,
+        peers: Arc::clone(&peers),
+        has_begun: Arc::default(),
+    };
+    let threads = sources.into_iter().map(|source| spawn(context(source), shutdown.clone()));
+    Ok(CaptureHandle { threads: threads.collect::<io::Result<_>>()? })
+}
+
+fn spawn(context: Context, shutdown: CancellationToken) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let name = format!("capture-{}", upstream.name());
-    let submitter = Arc::new(log.submitter());
-    let context = Context { options: Arc::new(options), log, submitter, upstream, metrics };
-    let thread = std::thread::Builder::new().name(name).spawn(move || {
+    let name = format!("capture-{}", context.upstream.name());
+    std::thread::Builder::new().name(name).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -105,26 +143,38 @@ pub fn start(
         if context.upstream.capture_status().state != CaptureState::Stopped {
             set_state(&context, CaptureState::Stopped, "Spillway is shutting down");
         }
-    })?;
-    Ok(CaptureHandle { thread })
+    })
 }
 
 /// One session after another, until the log takes nothing more.
 async fn run(context: &Context) {
-    let mut backoff = Backoff::default();
+    let mut attempts = Attempts::default();
     loop {
         set_state(context, CaptureState::Connecting, &reason_to_keep(context));
-        let fault = match session::run(context, &mut backoff).await {
+        let at_its_word = attempts.take_at_its_word();
+        let fault = match session::run(context, &mut attempts, at_its_word).await {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
         context.metrics.up.set(0);
         context.metrics.reconnects.with_label_values(&[fault.label()]).inc();
+        if attempts.goes_on_unproven(&fault, at_its_word) {
+            tracing::info!(
+                source = context.upstream.name(),
+                "the upstream has purged the log's last transaction: going on behind it, by its GTID alone"
+            );
+            continue;
+        }
         if !report(context, &fault) {
             return;
         }
-        match backoff.next(fault.verdict()) {
-            Some(pause) => tokio::time::sleep(pause).await,
+        match attempts.backoff.next(fault.verdict()) {
+            Some(pause) => {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = context.upstream.is_to_retry() => {}
+                }
+            }
             // Until the shutdown.
             None => std::future::pending().await,
         }

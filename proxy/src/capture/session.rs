@@ -1,33 +1,60 @@
 //! One connection's life: probe the upstream, say where to go on, start the dump, stream.
 
 use std::convert::Infallible;
+use std::sync::atomic::Ordering;
 
 use spillway_binlog::LogEnd;
+use spillway_binlog::alignment::Alignment;
 use spillway_binlog::event::ChecksumAlgorithm;
+use spillway_binlog::gtid::Domains;
 use spillway_binlog::gtid::mariadb::{self, Gtid, GtidState};
 
-use super::backoff::Backoff;
+use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
 use super::stream::{self, Begin, HEARTBEAT_PERIOD, Stream};
 use super::{Context, StartPosition};
 
-/// Runs a session to its end, which is always a fault.
-pub(super) async fn run(context: &Context, backoff: &mut Backoff) -> Result<Infallible, Fault> {
-    let credentials = &context.options.credentials;
-    let password = (credentials.password)().map_err(Fault::Refused)?;
-    let mut connection = Connection::open(&context.upstream, &credentials.user, &password).await?;
+/// Runs a session to its end, which is always a fault. `at_its_word`: see [`Attempts::take_at_its_word`].
+pub(super) async fn run(
+    context: &Context,
+    attempts: &mut Attempts,
+    at_its_word: bool,
+) -> Result<Infallible, Fault> {
+    let mut connection = connect(context).await?;
     probe(&mut connection, context.options.server_id).await?;
-    let plan = plan(&mut connection, context).await?;
-    let target = target(&mut connection).await?;
+    let plan = plan(&mut connection, context, at_its_word).await?;
+    // Where the upstream is now: once the log has that, it has caught up.
+    let target = gtids(&mut connection, "gtid_binlog_pos").await?;
     let checksum = prepare(&mut connection, &plan).await?;
     connection.register(context.options.server_id).await?;
     connection.start_dump(context.options.server_id, &plan.file).await?;
     if let Some(limit) = context.log.max_cache_size() {
         connection.reader.limit = connection.reader.limit.min(packet_limit(limit));
     }
-    let stream = Stream::new(context, plan.begin, checksum, target);
-    stream::run(connection, stream, backoff).await
+    let stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
+    stream::run(connection, stream, attempts).await
+}
+
+/// A logged-in connection. The password is read anew.
+pub(super) async fn connect(context: &Context) -> Result<Connection, Fault> {
+    let credentials = &context.options.credentials;
+    let password = (credentials.password)().map_err(Fault::Refused)?;
+    let connection = Connection::open(&context.upstream, &credentials.user, &password).await?;
+    note_certificates(context, &connection);
+    Ok(connection)
+}
+
+fn note_certificates(context: &Context, connection: &Connection) {
+    let Some(encryption) = connection.stream.encryption() else { return };
+    let (source, metrics) = (context.upstream.name(), &context.metrics.certificates);
+    tracing::debug!(source, %encryption, "the connection to the upstream is encrypted");
+    if let Some(certificate) = &encryption.upstream {
+        metrics.upstream_ends(certificate.not_after);
+    }
+    if let Some(certificate) = &encryption.own {
+        metrics.own_ends(certificate.not_after);
+    }
 }
 
 /// The largest packet of a dump whose event can be part of a transaction of `max_cache_size` bytes.
@@ -70,14 +97,6 @@ async fn probe(connection: &mut Connection, server_id: u32) -> Result<(), Fault>
     Ok(())
 }
 
-/// Where the upstream is now: once the log has that, it has caught up.
-async fn target(connection: &mut Connection) -> Result<Vec<Gtid>, Fault> {
-    let text = connection.query_value("SELECT @@GLOBAL.gtid_binlog_pos").await?;
-    mariadb::parse_list(&text).map_err(|error| {
-        Fault::Refused(format!("the upstream's gtid_binlog_pos is not understood: {error}"))
-    })
-}
-
 /// Where a dump starts.
 #[derive(Debug)]
 struct Plan {
@@ -85,40 +104,76 @@ struct Plan {
     connect_state: Option<String>,
     file: String,
     begin: Option<Begin>,
+    alignment: Alignment,
 }
 
-impl Plan {
-    fn after(state: &GtidState, begin: Option<Begin>) -> Self {
-        let connect_state = Some(mariadb::print_list(&state.position()));
-        Self { connect_state, file: String::new(), begin }
+/// With the log's last transaction of the source, or behind it; where the log has nothing of it, or is to have none of what it
+/// has, where `start` says.
+async fn plan(
+    connection: &mut Connection,
+    context: &Context,
+    at_its_word: bool,
+) -> Result<Plan, Fault> {
+    let (log, domains) = (&context.log, &context.options.domains);
+    let new_start = context.upstream.new_start();
+    let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
+    let alignment = match (has_begun(context), at_its_word) {
+        (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
+        _ => Alignment::behind_last(log, domains),
+    };
+    if new_start.is_none() && has_begun(context) {
+        let state = connect_state(connection, alignment.position(), domains).await?;
+        return Ok(Plan {
+            connect_state: Some(state),
+            file: String::new(),
+            begin: None,
+            alignment,
+        });
     }
-}
-
-/// Goes on behind the log's last transaction; an empty log begins where `start` says.
-async fn plan(connection: &mut Connection, context: &Context) -> Result<Plan, Fault> {
-    if context.log.end() != LogEnd::default() {
-        return Ok(Plan::after(&context.log.gtid_state(), None));
-    }
-    match &context.options.start {
+    let state = match new_start.as_ref().unwrap_or(&context.options.start) {
         StartPosition::Oldest => {
             let file = connection.query_value("SHOW BINARY LOGS").await?;
-            Ok(Plan { connect_state: None, file, begin: Some(Begin::WithGtidList) })
+            let begin = Some(Begin::WithGtidList);
+            return Ok(Plan { connect_state: None, file, begin, alignment });
         }
-        StartPosition::Current => {
-            let text = connection.query_value("SELECT @@GLOBAL.gtid_binlog_state").await?;
-            let list = mariadb::parse_list(&text).map_err(|error| {
-                Fault::Refused(format!(
-                    "the upstream's gtid_binlog_state is not understood: {error}"
-                ))
-            })?;
-            Ok(from_state(&GtidState::from_list(&list)))
-        }
-        StartPosition::Gtid(list) => Ok(from_state(&GtidState::from_list(list))),
-    }
+        StartPosition::Current => source,
+        StartPosition::Gtid(list) => GtidState::from_list(list),
+    };
+    let state = domains.of_state(&state);
+    let connect_state = Some(connect_state(connection, &state.position(), domains).await?);
+    let begin = Some(Begin::WithState(state));
+    Ok(Plan { connect_state, file: String::new(), begin, alignment })
 }
 
-fn from_state(state: &GtidState) -> Plan {
-    Plan::after(state, Some(Begin::WithState(state.clone())))
+/// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first
+/// transaction: that is remembered for as long as the process lives.
+fn has_begun(context: &Context) -> bool {
+    let (log, domains) = (&context.log, &context.options.domains);
+    let known = || domains.is_all() || !domains.of_state(&log.gtid_state()).is_empty();
+    log.end() != LogEnd::default() && (context.has_begun.load(Ordering::Relaxed) || known())
+}
+
+/// A position in the source's domains, and where the upstream is in all others: it would refuse what another source has of
+/// those, and send all it has of them without.
+async fn connect_state(
+    connection: &mut Connection,
+    position: &[Gtid],
+    domains: &Domains,
+) -> Result<String, Fault> {
+    let mut state = position.to_vec();
+    if !domains.is_all() {
+        let all = gtids(connection, "gtid_binlog_pos").await?;
+        state.extend(all.into_iter().filter(|gtid| !domains.contains(gtid.domain)));
+    }
+    Ok(mariadb::print_list(&state))
+}
+
+/// A global variable that holds GTIDs.
+async fn gtids(connection: &mut Connection, variable: &str) -> Result<Vec<Gtid>, Fault> {
+    let text = connection.query_value(&format!("SELECT @@GLOBAL.{variable}")).await?;
+    mariadb::parse_list(&text).map_err(|error| {
+        Fault::Refused(format!("the upstream's {variable} is not understood: {error}"))
+    })
 }
 
 /// What a replica says before it dumps. Answers the checksum of events before the first format description.

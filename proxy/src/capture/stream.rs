@@ -1,22 +1,25 @@
-//! The dump's events: checked, put together to transactions, handed to the log under a byte bound.
+//! The dump's events: checked, put together to transactions, matched with the log's end, handed to the log under a byte bound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use spillway_binlog::alignment::{Alignment, Offer};
 use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
-use spillway_binlog::transaction::{Assembled, TransactionAssembler};
+use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
 use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::timeout;
 
-use super::backoff::Backoff;
+use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
 use super::packets::PacketError;
+use super::watch::Watch;
 use super::{Context, set_state};
 use crate::source::CaptureState;
 
@@ -42,15 +45,23 @@ pub(super) enum Begin {
 pub(super) struct Stream<'a> {
     context: &'a Context,
     begin: Option<Begin>,
+    /// Matches what is sent first against the log's end.
+    alignment: Alignment,
     checksum: ChecksumAlgorithm,
     format: Option<Arc<FormatDescription>>,
     assembler: Option<TransactionAssembler>,
     in_flight: InFlight,
     /// Where the upstream was when the session began, less what the log has of it.
     target: Vec<Gtid>,
+    watch: Watch,
+    /// The last event was a heartbeat.
+    idle: bool,
+    /// Domains that were skipped in this session.
+    skipped: BTreeSet<u32>,
     last: Option<Gtid>,
     last_timestamp: u32,
     transactions: u64,
+    skipped_transactions: u64,
     bytes: u64,
 }
 
@@ -58,9 +69,9 @@ pub(super) struct Stream<'a> {
 pub(super) async fn run(
     mut connection: Connection,
     mut stream: Stream<'_>,
-    backoff: &mut Backoff,
+    attempts: &mut Attempts,
 ) -> Result<Infallible, Fault> {
-    let result = stream.pump(&mut connection, backoff).await;
+    let result = stream.pump(&mut connection, attempts).await;
     // What was handed over decides where the next session goes on, so it is waited for.
     stream.publish();
     stream.settle(0).await?;
@@ -71,20 +82,27 @@ impl<'a> Stream<'a> {
     pub(super) fn new(
         context: &'a Context,
         begin: Option<Begin>,
+        alignment: Alignment,
         checksum: ChecksumAlgorithm,
-        target: Vec<Gtid>,
+        mut target: Vec<Gtid>,
     ) -> Self {
+        target.retain(|gtid| context.options.domains.contains(gtid.domain));
         Self {
             context,
             begin,
+            alignment,
             checksum,
             format: None,
             assembler: None,
             in_flight: InFlight::default(),
             target,
+            watch: Watch::default(),
+            idle: false,
+            skipped: BTreeSet::new(),
             last: None,
             last_timestamp: 0,
             transactions: 0,
+            skipped_transactions: 0,
             bytes: 0,
         }
     }
@@ -92,7 +110,7 @@ impl<'a> Stream<'a> {
     async fn pump(
         &mut self,
         connection: &mut Connection,
-        backoff: &mut Backoff,
+        attempts: &mut Attempts,
     ) -> Result<Infallible, Fault> {
         loop {
             while let Some(payload) =
@@ -112,15 +130,27 @@ impl<'a> Stream<'a> {
                     self.settle(MAX_IN_FLIGHT).await?;
                 }
             }
-            if self.format.is_some() {
-                self.streaming(backoff);
+            if self.format.is_some() && self.alignment.owed().is_none() {
+                self.streaming(attempts);
             }
             self.publish();
             self.note_caught_up();
+            if std::mem::take(&mut self.idle) {
+                self.look_around(attempts).await?;
+            }
             let filled = connection.reader.fill(&mut connection.stream);
             timeout(SILENCE_LIMIT, filled)
                 .await
                 .map_err(|_| Fault::Silent(SILENCE_LIMIT.as_secs()))??;
+        }
+    }
+
+    /// The upstream has nothing to send: that must be because the log has all it has.
+    async fn look_around(&mut self, attempts: &mut Attempts) -> Result<(), Fault> {
+        self.settle(0).await?;
+        match self.watch.heartbeat(self.context).await {
+            Some(difference) if attempts.is_news(&difference) => Err(Fault::Stale(difference)),
+            _ => Ok(()),
         }
     }
 
@@ -134,9 +164,9 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Events arrive: all is well, whatever was before.
-    fn streaming(&self, backoff: &mut Backoff) {
-        backoff.reset();
+    /// Events arrive that go on where the log ends.
+    fn streaming(&self, attempts: &mut Attempts) {
+        attempts.streaming();
         self.context.metrics.up.set(1);
         set_state(self.context, CaptureState::Streaming, "");
     }
@@ -148,6 +178,10 @@ impl<'a> Stream<'a> {
             return self.format_description(event);
         }
         let event = self.checksum.verify(event)?;
+        self.idle = header.event_type == EventType::HEARTBEAT;
+        if !self.idle {
+            self.watch.not_idle();
+        }
         if header.event_type == EventType::GTID_LIST {
             return self.gtid_list(event);
         }
@@ -158,18 +192,55 @@ impl<'a> Stream<'a> {
             // The artificial Rotate before the format description.
             return Ok(());
         };
-        if let Assembled::Complete(transaction) = assembler.push(event)? {
-            self.last = Some(transaction.gtid());
-            self.transactions += 1;
-            let bytes = transaction.size();
-            self.in_flight.add(self.context.submitter.submit(transaction), bytes);
+        if self.idle && !assembler.in_transaction() {
+            return self.nothing_more();
+        }
+        match assembler.push(event)? {
+            Assembled::Complete(transaction) => return self.transaction(transaction),
+            Assembled::Skipped(gtid) => self.skipped(gtid),
+            Assembled::Pending | Assembled::Outside => {}
         }
         Ok(())
     }
 
+    fn transaction(&mut self, transaction: Transaction) -> Result<(), Fault> {
+        match self.alignment.offer(&transaction)? {
+            Offer::Skip => return Ok(()),
+            Offer::Diverged(divergence) => return Err(Fault::Diverged(divergence.to_string())),
+            Offer::Append => {}
+        }
+        self.last = Some(transaction.gtid());
+        self.transactions += 1;
+        let bytes = transaction.size();
+        self.in_flight.add(self.context.submitter.submit(transaction), bytes);
+        Ok(())
+    }
+
+    /// The upstream has sent all it has.
+    fn nothing_more(&self) -> Result<(), Fault> {
+        match self.alignment.owed() {
+            None => Ok(()),
+            Some(gtid) => Err(Fault::Diverged(format!(
+                "the log's last transaction is {gtid}, the upstream has ended without it"
+            ))),
+        }
+    }
+
+    /// A transaction of another domain. One that no source records is told, once a session.
+    fn skipped(&mut self, gtid: Gtid) {
+        self.skipped_transactions += 1;
+        if self.skipped.insert(gtid.domain) && !self.context.peers.record(gtid.domain) {
+            tracing::warn!(
+                source = self.context.upstream.name(),
+                "transactions of domain {} are not recorded, {gtid} first: no source names it in gtid_domains",
+                gtid.domain
+            );
+        }
+    }
+
     /// The upstream's next file, or the first of the dump.
     fn format_description(&mut self, event: &[u8]) -> Result<(), Fault> {
-        let format = FormatDescription::parse(event)?;
+        let mut format = FormatDescription::parse(event)?;
         self.checksum = format.checksum;
         if self.assembler.as_ref().is_some_and(TransactionAssembler::in_transaction) {
             // The upstream crashed in the middle of it; what it had sent was never committed.
@@ -178,22 +249,36 @@ impl<'a> Stream<'a> {
                 "a transaction was cut short by the upstream"
             );
         }
+        let Context { options, submitter, upstream, peers, .. } = self.context;
+        if peers.are_several() {
+            // Of one source's start a replica would drop the temporary tables of all.
+            format.created = 0;
+        }
         let format = Arc::new(format);
-        self.assembler = Some(self.context.submitter.assembler(Arc::clone(&format)));
+        peers.admit(upstream.name(), &format).map_err(Fault::Refused)?;
+        let assembler = submitter.assembler(Arc::clone(&format));
+        self.assembler = Some(assembler.recording(options.domains.clone()));
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.in_flight.add(self.context.submitter.begin(format, state.clone()), 0);
-            self.begin = None;
+            self.begin_at(format, state.clone());
         }
         Ok(())
+    }
+
+    /// The log has something of the source from here on.
+    fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) {
+        let domains = self.context.options.domains.clone();
+        self.in_flight.add(self.context.submitter.begin_domains(format, state, domains), 0);
+        self.begin = None;
+        self.context.has_begun.store(true, Ordering::Relaxed);
+        self.context.upstream.has_begun_anew();
     }
 
     fn gtid_list(&mut self, event: &[u8]) -> Result<(), Fault> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
-            let state = GtidState::from_list(&list);
-            self.in_flight.add(self.context.submitter.begin(Arc::clone(format), state), 0);
-            self.begin = None;
+            let format = Arc::clone(format);
+            self.begin_at(format, GtidState::from_list(&list));
         }
         Ok(())
     }
@@ -214,10 +299,13 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Tells the log once it has what the upstream had when the session began.
+    /// Tells the log once it has what this and every other upstream had when their sessions began.
     fn note_caught_up(&mut self) {
-        let log = &self.context.log;
+        let Context { log, peers, upstream, .. } = self.context;
         if log.is_caught_up() || log.end() == LogEnd::default() {
+            return;
+        }
+        if peers.is_caught_up(upstream.name()) {
             return;
         }
         let state = log.gtid_state();
@@ -225,7 +313,7 @@ impl<'a> Stream<'a> {
             let known = state.last_of(gtid.domain, gtid.server);
             known.is_none_or(|known| known.sequence < gtid.sequence)
         });
-        if self.target.is_empty() {
+        if self.target.is_empty() && peers.note_caught_up(upstream.name()) {
             log.set_caught_up();
         }
     }
@@ -235,6 +323,7 @@ impl<'a> Stream<'a> {
         let metrics = &self.context.metrics;
         metrics.bytes.inc_by(std::mem::take(&mut self.bytes));
         metrics.transactions.inc_by(std::mem::take(&mut self.transactions));
+        metrics.skipped.inc_by(std::mem::take(&mut self.skipped_transactions));
         if self.last_timestamp != 0 {
             metrics.last_event_timestamp.set(i64::from(self.last_timestamp));
         }

@@ -2,12 +2,14 @@
 
 use std::io;
 
+use spillway_binlog::event::version_family;
+
 use super::Finding;
 use super::disk::Disk;
 use super::grants;
 use super::probe::Facts;
 use crate::capture::StartPosition;
-use crate::config::{Binlog, Config};
+use crate::config::{Binlog, Capture};
 
 /// Below a day, a weekend without Spillway loses history.
 const SHORT_RETENTION: f64 = 86_400.0;
@@ -15,24 +17,18 @@ const SHORT_RETENTION: f64 = 86_400.0;
 const LITTLE_SPACE: u64 = 1 << 30;
 
 /// What the server's version, account and settings mean.
-pub(super) fn server(facts: &Facts, config: &Config) -> Vec<Finding> {
+pub(super) fn server(facts: &Facts, ours: u32, capture: &Capture) -> Vec<Finding> {
     let mut findings = vec![version(facts)];
     findings.extend(privileges(facts));
     findings.extend([log_bin(facts), binlog_format(facts), row_image(facts), checksum(facts)]);
-    findings.push(server_id(facts, config.server_id));
-    findings.extend(gtids(facts));
+    findings.push(server_id(facts, ours));
+    findings.extend(gtids(facts, capture));
     findings.push(retention(facts));
-    if facts.variable("require_secure_transport") == Some("ON") {
-        findings.push(Finding::fault(
-            "require_secure_transport is ON at the upstream: connections of this release are plain, so neither apps nor \
-             capture get in over TCP; set it OFF",
-        ));
-    }
     findings
 }
 
 impl Facts {
-    fn variable(&self, name: &str) -> Option<&str> {
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
@@ -132,14 +128,13 @@ fn server_id(facts: &Facts, ours: u32) -> Finding {
     Finding::ok(format!("server_id {ours} is not the upstream's"))
 }
 
-fn gtids(facts: &Facts) -> Vec<Finding> {
+fn gtids(facts: &Facts, capture: &Capture) -> Vec<Finding> {
     if !facts.is_mariadb() {
         return match facts.variable("gtid_mode") {
             Some("ON") => vec![Finding::ok("gtid_mode is ON")],
             _ => vec![Finding::fault("gtid_mode is not ON: transactions carry no GTIDs")],
         };
     }
-    let domain = facts.variable("gtid_domain_id").unwrap_or("unknown");
     let strict = match facts.variable("gtid_strict_mode") {
         Some("ON" | "1") => Finding::ok("gtid_strict_mode is ON"),
         _ => Finding::warn(
@@ -147,7 +142,31 @@ fn gtids(facts: &Facts) -> Vec<Finding> {
              SET GLOBAL gtid_strict_mode = 1; refuses that at the upstream",
         ),
     };
-    vec![Finding::ok(format!("gtid_domain_id is {domain}")), strict]
+    vec![domain(facts, capture), strict]
+}
+
+fn domain(facts: &Facts, capture: &Capture) -> Finding {
+    let domain = facts.variable("gtid_domain_id").unwrap_or("unknown");
+    let text = format!("gtid_domain_id is {domain}");
+    match &capture.gtid_domains {
+        Some(domains) if !domain.parse().is_ok_and(|domain| domains.contains(&domain)) => {
+            Finding::warn(format!(
+                "{text}, which source.gtid_domains does not name: what is written in that domain is not recorded"
+            ))
+        }
+        _ => Finding::ok(text),
+    }
+}
+
+/// Whether the events of all recorded sources, each a name and a version, may stand in one log file.
+pub(super) fn series(sources: &[(&str, String)]) -> Option<Finding> {
+    let (name, version) = sources.first()?;
+    let differs = |(_, other): &&(&str, String)| version_family(other) != version_family(version);
+    let (other_name, other) = sources.iter().find(differs)?;
+    Some(Finding::fault(format!(
+        "source {name} is {version} and source {other_name} is {other}: events of both cannot stand in one log file, so \
+         whichever connects second is refused; bring both to one MariaDB series, or record one with a Spillway of its own"
+    )))
 }
 
 fn retention(facts: &Facts) -> Finding {
@@ -169,7 +188,7 @@ fn retention(facts: &Facts) -> Finding {
 }
 
 /// How much recording will fetch at first.
-pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>) -> Vec<Finding> {
+pub(super) fn history(facts: &Facts, capture: &Capture, disk: Option<&Disk>) -> Vec<Finding> {
     let files = match &facts.binlogs {
         Ok(files) => files,
         Err(message) => {
@@ -177,12 +196,17 @@ pub(super) fn history(facts: &Facts, start: &StartPosition, disk: Option<&Disk>)
         }
     };
     if disk.is_some_and(|disk| disk.has_log) {
-        return vec![Finding::ok(
-            "the log is not empty: recording goes on behind its last transaction",
-        )];
+        let text = match capture.gtid_domains {
+            None => "the log is not empty: recording goes on behind its last transaction",
+            Some(_) => {
+                "the log is not empty: recording goes on behind its last transaction of source.gtid_domains, or begins at \
+                 source.start where it has none"
+            }
+        };
+        return vec![Finding::ok(text)];
     }
     let bytes: u64 = files.iter().map(|(_, size)| size).sum();
-    match start {
+    match &capture.start {
         StartPosition::Current => vec![Finding::ok("start = \"current\": history is not fetched")],
         StartPosition::Gtid(_) => {
             vec![Finding::ok("start is a GTID position: recording begins after it")]
@@ -237,4 +261,4 @@ fn human(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

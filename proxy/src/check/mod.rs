@@ -1,15 +1,16 @@
-//! `spillway check`: probes the upstream and the disk, one line a finding, exit code 1 on a fault.
+//! `spillway check`: probes each upstream and the disk, one line a finding, exit code 1 on a fault.
 //!
 //! `probe` and `disk` gather facts, `judge` turns facts into findings without any I/O.
 
 mod disk;
+mod encryption;
 mod grants;
 mod judge;
 mod probe;
 
 use std::fmt;
 
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::exit::{Failure, Outcome};
 
 /// How bad a finding is.
@@ -43,6 +44,11 @@ impl Finding {
 
     fn fault(text: impl Into<String>) -> Self {
         Self { level: Level::Fault, text: text.into() }
+    }
+
+    /// The same, said of one source of several.
+    fn of(self, source: &str) -> Self {
+        Self { text: format!("source {source}: {}", self.text), ..self }
     }
 }
 
@@ -79,19 +85,38 @@ async fn findings(config: &Config) -> Vec<Finding> {
     if config.replicas.users.is_empty() {
         findings.push(Finding::warn("no [[replicas.user]]: the replica port lets nobody in"));
     }
-    let Some(capture) = &config.source.capture else {
-        findings.push(Finding::ok("source.capture is false: the upstream is not recorded"));
-        findings.push(probe::reach(&config.source.server).await);
-        return findings;
-    };
     let disk = disk::look(&config.binlog);
-    match probe::probe(&config.source.server, capture).await {
-        Ok(facts) => {
-            findings.extend(judge::server(&facts, config));
-            findings.extend(judge::history(&facts, &capture.start, disk.as_ref().ok()));
-        }
-        Err(sentence) => findings.push(Finding::fault(sentence)),
+    let (alone, mut versions) = (config.sources.len() == 1, Vec::new());
+    for source in &config.sources {
+        let (found, version) = look_at(source, config.server_id, disk.as_ref().ok()).await;
+        let named = |finding: Finding| if alone { finding } else { finding.of(&source.name) };
+        findings.extend(found.into_iter().map(named));
+        versions.extend(version.map(|version| (source.name.as_str(), version)));
     }
-    findings.push(judge::disk(disk, &config.binlog));
+    findings.extend(judge::series(&versions));
+    if config.sources.iter().any(|source| source.capture.is_some()) {
+        findings.push(judge::disk(disk, &config.binlog));
+    }
     findings
+}
+
+/// What is found of one source, and its version where it is recorded and was reached.
+async fn look_at(
+    source: &Source,
+    server_id: u32,
+    disk: Option<&disk::Disk>,
+) -> (Vec<Finding>, Option<String>) {
+    let Some(capture) = &source.capture else {
+        let relayed = Finding::ok("source.capture is false: the upstream is not recorded");
+        return (vec![relayed, probe::reach(source).await], None);
+    };
+    match probe::probe(source, capture).await {
+        Ok(facts) => {
+            let mut findings = judge::server(&facts, server_id, capture);
+            findings.extend(encryption::encryption(&facts, source));
+            findings.extend(judge::history(&facts, capture, disk));
+            (findings, Some(facts.version))
+        }
+        Err(sentence) => (vec![Finding::fault(sentence)], None),
+    }
 }

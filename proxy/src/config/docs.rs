@@ -22,7 +22,11 @@ allowed. Sizes are bytes, or text with KiB, MiB, GiB (also K, M, G). *Applies*: 
 pub fn render() -> String {
     let sections: [(&str, &str, Keys); 8] = [
         ("Top of the file", "", super::KEYS),
-        ("`[[source]]`", "The upstream. Exactly one in this release.", source::KEYS),
+        (
+            "`[[source]]`",
+            "One per upstream cluster; at least one. All are recorded into one log.",
+            source::KEYS,
+        ),
         ("`[relay]`", "Nothing to set in this release.", unavailable::RELAY_KEYS),
         ("`[binlog]`", "The log.", binlog::KEYS),
         ("`[replicas]`", "The port replicas and tools connect to.", replicas::KEYS),

@@ -14,6 +14,7 @@ mod password;
 mod replicas;
 mod section;
 mod source;
+mod sources;
 mod unavailable;
 mod value;
 
@@ -55,8 +56,8 @@ const KEYS: &[&dyn Described] = &[&SERVER_ID];
 pub struct Config {
     /// `server_id`.
     pub server_id: u32,
-    /// The one `[[source]]` of this release.
-    pub source: Source,
+    /// Every `[[source]]`, at least one.
+    pub sources: Vec<Source>,
     /// `[binlog]`.
     pub binlog: Binlog,
     /// `[replicas]`.
@@ -87,10 +88,15 @@ impl Config {
     }
 
     /// The addresses this configuration listens on, each with the key that asks for it.
-    fn listeners(&self) -> Vec<(&'static str, SocketAddr)> {
-        let relay = self.source.listen.map(|address| ("source.listen", address));
-        let others = [("replicas.listen", self.replicas.listen), ("http.listen", self.http.listen)];
-        relay.into_iter().chain(others).collect()
+    fn listeners(&self) -> Vec<(String, SocketAddr)> {
+        let alone = self.sources.len() == 1;
+        let relays = self.sources.iter().filter_map(|source| {
+            let of = if alone { String::new() } else { format!(" of {}", source.name) };
+            Some((format!("`source.listen`{of}"), source.listen?))
+        });
+        let others =
+            [("`replicas.listen`", self.replicas.listen), ("`http.listen`", self.http.listen)];
+        relays.chain(others.map(|(key, address)| (key.to_owned(), address))).collect()
     }
 
     /// What holds between sections.
@@ -100,7 +106,7 @@ impl Config {
             let twin = listeners.iter().take(index).find(|(_, other)| other == address);
             if let Some((other, _)) = twin.filter(|_| address.port() != 0) {
                 return Err(Fault::new(format!(
-                    "`{key}` and `{other}` are both {address}: give each its own port"
+                    "{key} and {other} are both {address}: give each its own port"
                 )));
             }
         }
@@ -124,28 +130,13 @@ fn read(text: &str) -> Result<Config, Fault> {
     relay.finish()?;
     let config = Config {
         server_id: server_id.map_or_else(|| root.get(&SERVER_ID), Ok)?,
-        source: source::read(only_source(sources)?)?,
+        sources: sources::read(sources)?,
         binlog: binlog::read(binlog)?,
         replicas: replicas::read(replicas, users)?,
         http: http::read(http)?,
         log: log::read(log)?,
     };
     config.check()
-}
-
-fn only_source(sources: Vec<Section<'_>>) -> Result<Section<'_>, Fault> {
-    let mut sources = sources.into_iter();
-    let first = sources.next().ok_or_else(|| {
-        let sentence =
-            "[[source]] is missing: name the upstream with `servers`, `user` and `password`";
-        Fault::new(sentence.to_owned())
-    })?;
-    match sources.next() {
-        None => Ok(first),
-        Some(second) => Err(second.fault(
-            "more than one [[source]] is not available in this release: keep one".to_owned(),
-        )),
-    }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ const HOSTS: Key<Vec<IpNet>> = Key {
 const PRIVILEGES: Key<Vec<Privilege>> = Key {
     name: "privileges",
     meaning: "What the account may do: REPLICATION SLAVE reads the log, BINLOG MONITOR sees its state, BINLOG ADMIN \
-              may PURGE and FLUSH it, CONNECTION ADMIN may KILL. The others are accepted for accounts copied from a server.",
+              may PURGE and FLUSH it, CONNECTION ADMIN may KILL, REPLICATION SLAVE ADMIN may ALTER SOURCE. SELECT is accepted for accounts copied from a server.",
     allowed: "a list of \"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"BINLOG ADMIN\", \"CONNECTION ADMIN\", \
               \"REPLICATION SLAVE ADMIN\", \"SELECT\"",
     default: Some("[\"REPLICATION SLAVE\"]"),

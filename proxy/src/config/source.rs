@@ -1,9 +1,11 @@
 //! `[[source]]`: one upstream cluster, the apps' port in front of it, and how it is captured.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::capture::StartPosition;
 use crate::source::ServerAddress;
+use crate::tls::{ClientCertificate, SslMode, TlsOptions};
 
 use super::fault::Fault;
 use super::key::{Key, Unavailable};
@@ -97,6 +99,21 @@ const START: Key<StartPosition> = Key {
     parse: |value| value.as_str()?.parse().ok().filter(is_one_a_domain),
 };
 
+const GTID_DOMAINS: Key<BTreeSet<u32>> = Key {
+    name: "gtid_domains",
+    meaning: "The replication domains (`gtid_domain_id`) recorded from this source; transactions of others are skipped. Left out: \
+              all. Required where more than one source is captured; a domain is recorded from one source only.",
+    allowed: "a list of one or more different numbers from 0 to 4294967295",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: |value| {
+        let list = value::list(value, |item| value::integer(item, 0..=u32::MAX))?;
+        let domains: BTreeSet<u32> = list.iter().copied().collect();
+        (!list.is_empty() && domains.len() == list.len()).then_some(domains)
+    },
+};
+
 const MAX_CONNECTIONS: Key<u32> = Key {
     name: "max_connections",
     meaning: "How many apps may be connected at a time; the next gets the server's error 1040.",
@@ -137,28 +154,50 @@ const COMMIT_ACK_ON_TIMEOUT: Unavailable = Unavailable {
     today: None,
 };
 
-const SSL_MODE: Unavailable = Unavailable {
+const SSL_MODE: Key<SslMode> = Key {
     name: "ssl_mode",
-    meaning: "TLS towards the upstream. Connections are plain in this release.",
-    today: Some("\"DISABLED\""),
+    meaning: "TLS towards the upstream. Of capture: `PREFERRED` encrypts where the server offers it (over TCP), and a handshake \
+              that fails is an error; `REQUIRED` never goes on without; `VERIFY_CA` also checks that an authority of `ssl_ca` \
+              has issued the certificate; `VERIFY_IDENTITY` also that it is for the host in `servers` (over a Unix socket \
+              `localhost`). The relay encrypts with \
+              `REQUIRED` and the stricter two, and stays plain with `DISABLED` and `PREFERRED`.",
+    allowed: "\"DISABLED\", \"PREFERRED\", \"REQUIRED\", \"VERIFY_CA\" or \"VERIFY_IDENTITY\"",
+    default: Some("\"PREFERRED\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::one_of(value, &SslMode::NAMES),
 };
 
-const SSL_CA: Unavailable = Unavailable {
+const SSL_CA: Key<String> = Key {
     name: "ssl_ca",
-    meaning: "The authorities an upstream's certificate is checked against (PEM).",
-    today: None,
+    meaning: "The authorities an upstream's certificate is checked against (PEM), read again at every connect. Used by \
+              `VERIFY_CA` and `VERIFY_IDENTITY`.",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
-const SSL_CERT: Unavailable = Unavailable {
+const SSL_CERT: Key<String> = Key {
     name: "ssl_cert",
-    meaning: "The certificate shown to the upstream (PEM).",
-    today: None,
+    meaning: "The certificate shown to the upstream (PEM), read again at every connect. Where the relay encrypts, it is shown \
+              for every app.",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
-const SSL_KEY: Unavailable = Unavailable {
+const SSL_KEY: Key<String> = Key {
     name: "ssl_key",
-    meaning: "The private key of that certificate (PEM).",
-    today: None,
+    meaning: "The private key of that certificate (PEM, without a passphrase).",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
 pub(super) const KEYS: Keys = &[
@@ -170,6 +209,7 @@ pub(super) const KEYS: Keys = &[
     &PASSWORD,
     &PASSWORD_FILE,
     &START,
+    &GTID_DOMAINS,
     &MAX_CONNECTIONS,
     &SEMI_SYNC,
     &COMMIT_ACK,
@@ -195,6 +235,8 @@ pub struct Source {
     pub capture: Option<Capture>,
     /// How many apps at a time.
     pub max_connections: u32,
+    /// How connections to the upstream are encrypted.
+    pub tls: TlsOptions,
 }
 
 /// How a source is recorded.
@@ -206,6 +248,8 @@ pub struct Capture {
     pub password: Password,
     /// Where recording begins when the log is empty.
     pub start: StartPosition,
+    /// The replication domains that are recorded; `None`: all.
+    pub gtid_domains: Option<BTreeSet<u32>>,
 }
 
 /// MariaDB takes one GTID a domain.
@@ -222,24 +266,26 @@ fn is_name(name: &str) -> bool {
     name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
-pub(super) fn read(mut section: Section<'_>) -> Result<Source, Fault> {
+pub(super) fn read(section: &mut Section<'_>) -> Result<Source, Fault> {
     let name = section.get(&NAME)?;
     let servers = section.get(&SERVERS)?;
     let listen = section.optional(&LISTEN)?;
     let recorded = section.get(&CAPTURE)?;
-    let account = read_account(&mut section)?;
+    let account = read_account(section)?;
+    let tls = read_tls(section)?;
     let source = Source {
         name,
-        server: only_server(&section, servers)?,
+        server: only_server(section, servers)?,
         listen,
-        capture: if recorded { Some(account.complete(&section)?) } else { None },
+        capture: if recorded { Some(account.complete(section)?) } else { None },
         max_connections: section.get(&MAX_CONNECTIONS)?,
+        tls,
     };
     if source.listen.is_none() && source.capture.is_none() {
         let sentence = "`source.capture` is false and `source.listen` is missing, so there is nothing to do: set one";
         return Err(section.fault(sentence.to_owned()));
     }
-    section.finish()?;
+    section.refuse_rest()?;
     Ok(source)
 }
 
@@ -252,11 +298,36 @@ fn only_server(section: &Section<'_>, servers: Vec<ServerAddress>) -> Result<Ser
     Ok(server)
 }
 
+fn read_tls(section: &mut Section<'_>) -> Result<TlsOptions, Fault> {
+    let mode = section.get(&SSL_MODE)?;
+    let ca = section.optional(&SSL_CA)?.map(Into::into);
+    let client = match (section.optional(&SSL_CERT)?, section.optional(&SSL_KEY)?) {
+        (Some(cert), Some(key)) => Some(ClientCertificate { cert: cert.into(), key: key.into() }),
+        (None, None) => None,
+        (Some(_), None) => {
+            let sentence = "`source.ssl_cert` is set and `source.ssl_key` is missing: name the certificate's private key";
+            return Err(section.fault(sentence.to_owned()));
+        }
+        (None, Some(_)) => {
+            let sentence = "`source.ssl_key` is set and `source.ssl_cert` is missing: name the key's certificate";
+            return Err(section.fault(sentence.to_owned()));
+        }
+    };
+    if mode.verifies() && ca.is_none() {
+        return Err(section.fault(format!(
+            "`source.ssl_mode` is {} and `source.ssl_ca` is missing: name the file with the authority's certificate",
+            mode.as_str()
+        )));
+    }
+    Ok(TlsOptions { mode, ca, client })
+}
+
 /// What the file says about the account, complete or not.
 struct Account {
     user: Option<String>,
     password: Option<Password>,
     start: StartPosition,
+    gtid_domains: Option<BTreeSet<u32>>,
 }
 
 fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
@@ -264,6 +335,7 @@ fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
         user: section.optional(&USER)?,
         password: read_password(section, &PASSWORD, &PASSWORD_FILE)?,
         start: section.get(&START)?,
+        gtid_domains: section.optional(&GTID_DOMAINS)?,
     })
 }
 
@@ -276,7 +348,24 @@ impl Account {
         let password = self.password.ok_or_else(|| {
             fault("`source.password` is missing: set it or `source.password_file` (\"\" for an account without one)")
         })?;
-        Ok(Capture { user, password, start: self.start })
+        let capture =
+            Capture { user, password, start: self.start, gtid_domains: self.gtid_domains };
+        if let Some(domain) = capture.start_elsewhere() {
+            return Err(section.fault(format!(
+                "`source.start` names domain {domain}, which `source.gtid_domains` does not: leave it out there, or add it here"
+            )));
+        }
+        Ok(capture)
+    }
+}
+
+impl Capture {
+    /// A domain in which recording is to begin without being recorded.
+    fn start_elsewhere(&self) -> Option<u32> {
+        let (StartPosition::Gtid(list), Some(domains)) = (&self.start, &self.gtid_domains) else {
+            return None;
+        };
+        list.iter().map(|gtid| gtid.domain).find(|domain| !domains.contains(domain))
     }
 }
 

@@ -7,12 +7,18 @@ use spillway_binlog::CommitLevel;
 use super::*;
 use crate::capture::StartPosition;
 use crate::serve::{self, Privilege};
+use crate::tls::{ClientCertificate, SslMode, TlsOptions};
 
 const SMALLEST: &str =
     "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("f")).map_err(|error| error.to_string())
+}
+
+fn only(config: &Config) -> &Source {
+    let [source] = &config.sources[..] else { panic!("{} sources", config.sources.len()) };
+    source
 }
 
 fn error_of(text: &str) -> String {
@@ -36,11 +42,11 @@ fn expect_faults(header: &str, cases: &[(&str, &str)]) {
 fn the_smallest_file_takes_every_default() {
     let config = parse(SMALLEST).unwrap();
     assert_eq!(config.server_id, 1);
-    assert_eq!(config.source.name, "main");
-    assert_eq!(config.source.server.to_string(), "db:3306");
-    assert_eq!(config.source.listen, None);
-    assert_eq!(config.source.max_connections, 1024);
-    let capture = config.source.capture.unwrap();
+    assert_eq!(only(&config).name, "main");
+    assert_eq!(only(&config).server.to_string(), "db:3306");
+    assert_eq!(only(&config).listen, None);
+    assert_eq!(only(&config).max_connections, 1024);
+    let capture = only(&config).capture.clone().unwrap();
     assert_eq!((capture.user.as_str(), capture.start), ("u", StartPosition::Oldest));
     assert_eq!(capture.password, Password::Given(Secret::new("")));
     assert_eq!(config.binlog.dir, PathBuf::from("spillway-data"));
@@ -58,7 +64,7 @@ fn the_smallest_file_takes_every_default() {
 #[test]
 fn the_example_in_deploy_is_accepted() {
     let config = parse(include_str!("../../../deploy/spillway.toml")).unwrap();
-    assert_eq!(config.source.listen.unwrap().port(), 4306);
+    assert_eq!(only(&config).listen.unwrap().port(), 4306);
     let user = config.replicas.users.first().unwrap();
     assert_eq!(user.privileges, [Privilege::ReplicationSlave, Privilege::BinlogMonitor]);
     assert!(matches!(&user.secret, serve::Secret::PasswordFile(_)));
@@ -89,8 +95,8 @@ fn values_are_read_as_written() {
          hosts = [\"10.0.0.0/8\", \"::1\"]\nprivileges = [\"BINLOG MONITOR\"]\n[log]\nlevel = \"debug\"\nformat = \"json\"\n",
     )
     .unwrap();
-    assert_eq!((config.server_id, config.source.max_connections), (16, 7));
-    let capture = config.source.capture.unwrap();
+    assert_eq!((config.server_id, only(&config).max_connections), (16, 7));
+    let capture = only(&config).capture.clone().unwrap();
     assert_eq!(capture.start, "0-1-100,1-2-3".parse().unwrap());
     assert_eq!(capture.password, Password::Given(Secret::new(std::env::var("PATH").unwrap())));
     assert_eq!(config.binlog.binlog_row_event_max_size, 8192);
@@ -112,7 +118,7 @@ fn values_are_read_as_written() {
 #[test]
 fn what_is_the_behaviour_today_may_be_written_out() {
     parse(&format!(
-        "{SMALLEST}semi_sync = false\ncommit_ack = \"upstream\"\nssl_mode = \"DISABLED\"\n\
+        "{SMALLEST}semi_sync = false\ncommit_ack = \"upstream\"\n\
          [relay]\nrequire_secure_transport = false\nproxy_protocol_networks = []\nproxy_protocol_to_upstream = false\n\
          [replicas]\nrequire_secure_transport = false\n"
     ))
@@ -131,10 +137,6 @@ fn what_does_not_exist_yet_is_known_and_refused() {
                 "commit_ack_replicas = 1",
                 "commit_ack_timeout = \"10s\"",
                 "commit_ack_on_timeout = \"ack\"",
-                "ssl_mode = \"PREFERRED\"",
-                "ssl_ca = \"ca.pem\"",
-                "ssl_cert = \"c.pem\"",
-                "ssl_key = \"k.pem\"",
             ][..],
         ),
         (
@@ -158,7 +160,30 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         expect_faults(header, &values);
     }
     expect_faults("[[source]]", &[("semi_sync = 5", "release: only `false` is")]);
-    expect_faults("[[source]]", &[("ssl_ca = \"ca.pem\"", "release: leave it out")]);
+    expect_faults("[[source]]", &[("commit_ack_replicas = 1", "release: leave it out")]);
+}
+
+#[test]
+fn encryption_towards_the_upstream_is_read_and_its_parts_belong_together() {
+    let tls = |lines: &str| parse(&format!("{SMALLEST}{lines}")).unwrap().sources.remove(0).tls;
+    assert_eq!(tls(""), TlsOptions::default());
+    assert_eq!(TlsOptions::default().mode, SslMode::Preferred);
+    let all =
+        tls("ssl_mode = \"VERIFY_IDENTITY\"\nssl_ca = \"ca\"\nssl_cert = \"c\"\nssl_key = \"k\"\n");
+    let client = ClientCertificate { cert: "c".into(), key: "k".into() };
+    let expected =
+        TlsOptions { mode: SslMode::VerifyIdentity, ca: Some("ca".into()), client: Some(client) };
+    assert_eq!(all, expected);
+    expect_faults(
+        "[[source]]",
+        &[
+            ("ssl_mode = \"required\"", "\"VERIFY_IDENTITY\""),
+            ("ssl_mode = \"VERIFY_CA\"", "`source.ssl_ca` is missing"),
+            ("ssl_cert = \"c\"", "`source.ssl_key` is missing"),
+            ("ssl_key = \"k\"", "`source.ssl_cert` is missing"),
+            ("ssl_ca = \"\"", "a path"),
+        ],
+    );
 }
 
 #[test]
@@ -181,6 +206,13 @@ fn a_value_out_of_bounds_is_named_with_what_is_allowed() {
             ("start = \"newest\"", "allowed is \"oldest\", \"current\" or a GTID position"),
             ("start = \"0-1\"", "`source.start = \"0-1\"` is refused"),
             ("start = \"0-1-1,0-2-2\"", "is refused"),
+            (
+                "gtid_domains = []",
+                "`source.gtid_domains = []` is refused: allowed is a list of one",
+            ),
+            ("gtid_domains = [1, 1]", "allowed is a list of one or more different numbers"),
+            ("gtid_domains = [4294967296]", "is refused"),
+            ("gtid_domains = 1", "is refused"),
             (
                 "max_connections = 0",
                 "`source.max_connections = 0` is refused: allowed is a number from 1 to 100000",
@@ -340,8 +372,8 @@ fn contradictions_are_refused() {
                 "`replicas.listen` and `source.listen` are both 127.0.0.1:4307",
             ),
             (
-                "[[source]]\nservers = [\"x:1\"]",
-                "line 6: more than one [[source]] is not available in this release",
+                "start = \"0-1-9,4-1-2\"\ngtid_domains = [0]",
+                "`source.start` names domain 4, which `source.gtid_domains` does not",
             ),
         ],
     );
@@ -363,6 +395,87 @@ fn contradictions_are_refused() {
     expect_faults(
         "[[replicas.user]]\nname = \"r\"\npassword = \"x\"",
         &[(&verifier, "a password and an `authentication_string`: keep one")],
+    );
+}
+
+/// A file with these `[[source]]`, each from its lines; `user` and `password` are there.
+fn sources(each: &[&str]) -> String {
+    let mut text = "server_id = 1\n".to_owned();
+    for lines in each {
+        text += &format!("[[source]]\nuser = \"u\"\npassword = \"\"\n{lines}\n");
+    }
+    text
+}
+
+const A: &str = "name = \"a\"\nservers = [\"a:1\"]\ngtid_domains = [0, 3]";
+
+#[test]
+fn any_number_of_sources_is_read_in_the_files_order() {
+    let config = parse(&sources(&[
+        A,
+        "name = \"b\"\nservers = [\"b:1\"]\ngtid_domains = [1]\nlisten = \"127.0.0.1:5\"",
+        "name = \"c\"\nservers = [\"a:1\"]\ncapture = false\nlisten = \"127.0.0.1:6\"",
+    ]))
+    .unwrap();
+    let read: Vec<_> = config
+        .sources
+        .iter()
+        .map(|source| {
+            let domains = source.capture.as_ref().map(|capture| capture.gtid_domains.clone());
+            (source.name.as_str(), domains.flatten(), source.listen.map(|address| address.port()))
+        })
+        .collect();
+    assert_eq!(
+        read,
+        [("a", Some([0, 3].into()), None), ("b", Some([1].into()), Some(5)), ("c", None, Some(6))]
+    );
+    let alone = parse(&sources(&[A])).unwrap();
+    assert_eq!(only(&alone).capture.clone().unwrap().gtid_domains, Some([0, 3].into()));
+    parse(&sources(&[
+        "servers = [\"a:1\"]",
+        "name = \"c\"\nservers = [\"c:1\"]\ncapture = false\nlisten = \"127.0.0.1:6\"",
+    ]))
+    .unwrap();
+}
+
+#[test]
+fn sources_that_cannot_be_there_together_are_refused_with_both_names() {
+    for (lines, expected) in [
+        (
+            "name = \"a\"\nservers = [\"b:1\"]\ngtid_domains = [1]",
+            "f line 8: `source.name = \"a\"` is there twice: give each [[source]] its own",
+        ),
+        (
+            "name = \"b\"\nservers = [\"b:1\"]\ngtid_domains = [1, 3]",
+            "f line 8: `source.gtid_domains` of a and b both have 3",
+        ),
+        (
+            "name = \"b\"\nservers = [\"b:1\"]",
+            "f line 8: `source.gtid_domains` of b is missing: with more than one captured source",
+        ),
+        (
+            "name = \"b\"\nservers = [\"a:1\"]\ngtid_domains = [1]",
+            "f line 8: a and b are both captured from a:1",
+        ),
+        (
+            "name = \"b\"\nservers = [\"b:1\"]\ngtid_domains = [1]\nlisten = \"127.0.0.1:4308\"",
+            "`http.listen` and `source.listen` of b are both 127.0.0.1:4308",
+        ),
+    ] {
+        let error = error_of(&sources(&[A, lines]));
+        assert!(error.contains(expected), "{lines}\n  said: {error}\n  want: {expected}");
+    }
+    let unnamed = error_of(&sources(&["servers = [\"a:1\"]", "servers = [\"b:1\"]"]));
+    assert!(unnamed.contains("`source.name = \"main\"` is there twice"), "{unnamed}");
+    let [bare, b] = ["a", "b"].map(|name| format!("name = {name:?}\nservers = [\"{name}:1\"]"));
+    let first = error_of(&sources(&[&bare, &format!("{b}\ngtid_domains = [1]")]));
+    assert!(first.contains("`source.gtid_domains` of a is missing"), "{first}");
+    let port = "listen = \"127.0.0.1:9\"";
+    let b = format!("{b}\ngtid_domains = [1]\n{port}");
+    let twice = error_of(&sources(&[&format!("{A}\n{port}"), &b]));
+    assert!(
+        twice.contains("`source.listen` of b and `source.listen` of a are both 127.0.0.1:9"),
+        "{twice}"
     );
 }
 
@@ -423,7 +536,7 @@ fn every_sample_in_the_repository_is_accepted() {
     let (sample, _) = rest.split_once("```").unwrap();
     for text in [sample, include_str!("../../../deploy/compose/spillway.toml")] {
         let config = parse(text).unwrap();
-        assert!(config.source.listen.is_some() && config.source.capture.is_some());
+        assert!(only(&config).listen.is_some() && only(&config).capture.is_some());
         assert_eq!(config.replicas.users.len(), 1);
     }
 }

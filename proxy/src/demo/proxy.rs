@@ -127,6 +127,6 @@ mod tests {
         let text = file(Path::new("/tmp/a \"quoted\" path"), 3306, ports);
         let config = Config::parse(&text, Path::new("f")).unwrap();
         assert_eq!(config.binlog.dir, Path::new("/tmp/a \"quoted\" path/spillway-data"));
-        assert_eq!(config.source.listen.map(|address| address.port()), Some(1));
+        assert_eq!(config.sources[0].listen.map(|address| address.port()), Some(1));
     }
 }

@@ -70,9 +70,9 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Sees to it that the process may have the files open that this many clients need. Systems start processes with a low limit
+/// Sees to it that the process may have the files open that this many clients, of all relays together, need. Systems start processes with a low limit
 /// for the sake of programs that use `select`, and let them raise it.
-pub(super) fn allow_open_files(max_connections: usize) {
+pub fn allow_open_files(max_connections: usize) {
     // A client has a socket on each side; the rest of the process is content with the reserve.
     let wanted = u64::try_from(max_connections).unwrap_or(u64::MAX).saturating_mul(2) + 256;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -33,6 +33,8 @@ use spillway_metrics::relay::RelayMetrics;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use listener::allow_open_files;
+
 use crate::source::Upstream;
 use follower::Command;
 use listener::Acceptor;
@@ -113,7 +115,6 @@ pub fn start(
     metrics: &RelayMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<RelayHandle> {
-    listener::allow_open_files(options.max_connections);
     let listener = listener::listen(options.listen)?;
     let local_addr = listener.local_addr()?;
     let metrics = metrics.source(upstream.name(), Command::NAMES);

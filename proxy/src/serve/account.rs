@@ -27,7 +27,7 @@ pub enum Privilege {
     BinlogAdmin,
     /// KILL of other users' connections, and seeing them.
     ConnectionAdmin,
-    /// What changes how replicas are served.
+    /// ALTER SOURCE.
     ReplicationSlaveAdmin,
     /// SELECT; the port has nothing to read yet, so it is accepted for accounts copied from a server.
     Select,

@@ -78,7 +78,7 @@ pub struct ReplicaStatus {
 pub fn start(
     options: ServeOptions,
     log: Arc<Log>,
-    upstream: Arc<Upstream>,
+    upstreams: Vec<Arc<Upstream>>,
     metrics: ServeMetrics,
     shutdown: CancellationToken,
 ) -> io::Result<ServeHandle> {
@@ -88,7 +88,7 @@ pub fn start(
     if options.accounts.is_empty() {
         tracing::warn!("no [[replicas.user]]: the replica port lets nobody in");
     }
-    let service = Arc::new(Service::new(options, local, log, upstream, metrics));
+    let service = Arc::new(Service::new(options, local, log, upstreams, metrics));
     let threads = std::thread::available_parallelism().map_or(MIN_THREADS, |threads| threads.get());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.max(MIN_THREADS))

@@ -28,7 +28,7 @@ pub(super) struct Service {
     pub local: SocketAddr,
     pub hostname: String,
     pub log: Arc<Log>,
-    pub upstream: Arc<Upstream>,
+    pub upstreams: Vec<Arc<Upstream>>,
     pub metrics: ServeMetrics,
     pub connections: Arc<Registry>,
     pub started: Instant,
@@ -54,7 +54,7 @@ impl Service {
         options: ServeOptions,
         local: SocketAddr,
         log: Arc<Log>,
-        upstream: Arc<Upstream>,
+        upstreams: Vec<Arc<Upstream>>,
         metrics: ServeMetrics,
     ) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Service {
             local,
             hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             log,
-            upstream,
+            upstreams,
             metrics,
             connections: Arc::default(),
             started: Instant::now(),
@@ -76,10 +76,15 @@ impl Service {
         &self.accounts
     }
 
-    /// The version to greet with: the upstream's, exactly as it greeted last; while it was never seen, that of the newest
-    /// recorded format description. Replicas and tools take from it what they may ask and what events look like.
+    /// The source of this name.
+    pub fn source(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.upstreams.iter().find(|upstream| upstream.name() == name)
+    }
+
+    /// The version to greet with: that of the first upstream that was seen, exactly as it greeted last; while none was, that of
+    /// the newest recorded format description. Replicas and tools take from it what they may ask and what events look like.
     pub fn greeting_version(&self) -> Option<String> {
-        if let Some(greeting) = self.upstream.greeting() {
+        if let Some(greeting) = self.upstreams.iter().find_map(|upstream| upstream.greeting()) {
             return Some(greeting.version.clone());
         }
         let version = self.log.format()?.server_version.clone();

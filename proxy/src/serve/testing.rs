@@ -93,7 +93,7 @@ pub(super) fn standalone(gtid: Gtid) -> Vec<Vec<u8>> {
 }
 
 impl Stage {
-    /// An empty log, with an upstream that was never seen.
+    /// An empty log, with two upstreams that were never seen.
     pub fn empty() -> Self {
         Self::with(1 << 30)
     }
@@ -150,7 +150,8 @@ impl Stage {
             ..LogOptions::new(dir.path(), SERVER_ID)
         };
         let log = Arc::new(Log::open(options).unwrap());
-        let upstream = Arc::new(Upstream::new("main", "127.0.0.1:3306".parse().unwrap()));
+        let upstream = |name| Arc::new(Upstream::new(name, "127.0.0.1:3306".parse().unwrap()));
+        let upstreams = vec![upstream("first"), upstream("second")];
         let registry = Registry::new();
         let metrics = ServeMetrics::register(&registry).unwrap();
         let account = |name: &str, privileges: &[Privilege]| Account {
@@ -173,14 +174,19 @@ impl Stage {
         ];
         let local = "127.0.0.1:4307".parse().unwrap();
         let options = ServeOptions { listen: local, server_id: SERVER_ID, accounts };
-        let service = Arc::new(Service::new(options, local, log, upstream, metrics));
+        let service = Arc::new(Service::new(options, local, log, upstreams, metrics));
         Self { service, registry, dir }
     }
 
-    /// As if an upstream had greeted.
+    /// As if the second upstream had greeted.
     pub fn greet(&self, version: &str) {
+        self.greet_from(1, version);
+    }
+
+    /// As if an upstream had greeted.
+    pub fn greet_from(&self, upstream: usize, version: &str) {
         let greeting = Greeting { version: version.to_owned(), payload: Vec::new() };
-        self.service.upstream.set_greeting(greeting);
+        self.service.upstreams[upstream].set_greeting(greeting);
     }
 
     /// Records a transaction.

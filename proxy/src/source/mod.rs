@@ -6,6 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 pub use address::{ParseAddressError, ServerAddress, ServerStream};
+use tokio::sync::Notify;
+
+use crate::capture::StartPosition;
+
+use crate::tls::TlsOptions;
 
 /// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +72,12 @@ pub struct Greeting {
 pub struct Upstream {
     name: String,
     address: ServerAddress,
+    tls: TlsOptions,
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
+    /// Where an operator wants a new timeline to begin.
+    begin_anew: Mutex<Option<StartPosition>>,
+    retry: Notify,
 }
 
 impl Upstream {
@@ -84,9 +93,18 @@ impl Upstream {
         Self {
             name: name.into(),
             address,
+            tls: TlsOptions::default(),
             greeting: Mutex::new(None),
             capture: Mutex::new(capture),
+            begin_anew: Mutex::new(None),
+            retry: Notify::new(),
         }
+    }
+
+    /// The same with its own `ssl_…` settings.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsOptions) -> Self {
+        Self { tls, ..self }
     }
 
     /// The `name` in the configuration.
@@ -97,6 +115,11 @@ impl Upstream {
     /// Where to connect; names are resolved at every connect.
     pub fn address(&self) -> &ServerAddress {
         &self.address
+    }
+
+    /// How connections to it are encrypted.
+    pub fn tls(&self) -> &TlsOptions {
+        &self.tls
     }
 
     /// The last greeting seen, by relay or capture.
@@ -126,6 +149,40 @@ impl Upstream {
         changed
     }
 
+    /// Asks capture to give up the log's history of this source and to begin a new timeline at `start`.
+    ///
+    /// # Errors
+    /// [`NotStopped`] unless capture is held up: what can go on must.
+    pub fn begin_anew(&self, start: StartPosition) -> Result<(), NotStopped> {
+        let state = self.capture_status().state;
+        if matches!(state, CaptureState::Streaming | CaptureState::Stopped) {
+            return Err(NotStopped(state.as_str()));
+        }
+        *lock(&self.begin_anew) = Some(start);
+        self.retry_now();
+        Ok(())
+    }
+
+    /// Where a new timeline is to begin.
+    pub(crate) fn new_start(&self) -> Option<StartPosition> {
+        lock(&self.begin_anew).clone()
+    }
+
+    /// It was handed to the log.
+    pub(crate) fn has_begun_anew(&self) {
+        *lock(&self.begin_anew) = None;
+    }
+
+    /// Ends capture's pause before its next attempt.
+    pub fn retry_now(&self) {
+        self.retry.notify_one();
+    }
+
+    /// Resolves when capture is to try again now.
+    pub(crate) async fn is_to_retry(&self) {
+        self.retry.notified().await;
+    }
+
     /// Notes how far capture has read.
     pub fn set_capture_progress(&self, last_gtid: &str, last_event_timestamp: u32) {
         let mut status = lock(&self.capture);
@@ -135,6 +192,11 @@ impl Upstream {
         status.last_event_timestamp = last_event_timestamp;
     }
 }
+
+/// A new timeline was asked for a source that is recorded, or that is not to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("capture of the source is {0}: a new timeline is for one that cannot go on")]
+pub struct NotStopped(&'static str);
 
 /// A panic while one of these was held cannot leave it half written: each guarded write is a plain assignment.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -8,4 +8,4 @@ mod state;
 pub use document::{
     Binlog, Capture, Document, LogState, Relay, Replica, ReplicaPort, Source, attention,
 };
-pub use state::State;
+pub use state::{SourceState, State};

@@ -25,17 +25,13 @@ pub struct State {
     pub server_id: u32,
     /// When the process started.
     pub started: SystemTime,
-    /// The source.
-    pub upstream: Arc<Upstream>,
+    /// Every source, in the configuration's order.
+    pub sources: Vec<SourceState>,
     /// The log.
     pub log: Arc<Log>,
     /// Its directory, for people.
     pub dir: String,
-    /// Whether the source is recorded.
-    pub captured: bool,
-    /// The apps' port, if there is one.
-    pub relay: Option<SocketAddr>,
-    /// Counts its connections.
+    /// Counts the connections of each source's relay.
     pub relay_metrics: RelayMetrics,
     /// The replica port.
     pub serve: SocketAddr,
@@ -47,6 +43,17 @@ pub struct State {
     pub draining: AtomicBool,
 }
 
+/// One source.
+#[derive(Debug)]
+pub struct SourceState {
+    /// What is known of it.
+    pub upstream: Arc<Upstream>,
+    /// Whether it is recorded.
+    pub captured: bool,
+    /// The apps' port, if there is one.
+    pub relay: Option<SocketAddr>,
+}
+
 impl State {
     /// The document now.
     pub fn document(&self) -> Document {
@@ -55,7 +62,7 @@ impl State {
             server_id: self.server_id,
             started: timestamp(self.started),
             attention: Vec::new(),
-            sources: vec![self.source()],
+            sources: self.sources.iter().map(|source| self.source(source)).collect(),
             binlog: self.binlog(),
             replicas: self.replica_port(),
         };
@@ -63,33 +70,17 @@ impl State {
         document
     }
 
-    fn source(&self) -> Source {
+    fn source(&self, SourceState { upstream, relay, .. }: &SourceState) -> Source {
+        let of_listen = |listen: SocketAddr| Relay {
+            listen: listen.to_string(),
+            connections: self.relay_metrics.open_connections(upstream.name()),
+        };
         Source {
-            name: self.upstream.name().to_owned(),
-            server: self.upstream.address().to_string(),
-            server_version: self.upstream.greeting().map(|greeting| version(&greeting.version)),
-            relay: self.relay.map(|listen| self.relay(listen)),
-            capture: self.capture(),
-        }
-    }
-
-    fn relay(&self, listen: SocketAddr) -> Relay {
-        let connections = self.relay_metrics.open_connections(self.upstream.name());
-        Relay { listen: listen.to_string(), connections }
-    }
-
-    fn capture(&self) -> Capture {
-        let status = self.upstream.capture_status();
-        let last_event = i64::from(status.last_event_timestamp);
-        Capture {
-            state: status.state.as_str().to_owned(),
-            since: timestamp(status.since),
-            reason: status.reason,
-            last_gtid: status.last_gtid,
-            last_event: Timestamp::from_second(last_event)
-                .ok()
-                .filter(|_| last_event != 0)
-                .map(|time| time.to_string()),
+            name: upstream.name().to_owned(),
+            server: upstream.address().to_string(),
+            server_version: upstream.greeting().map(|greeting| version(&greeting.version)),
+            relay: relay.map(of_listen),
+            capture: capture(upstream),
         }
     }
 
@@ -126,6 +117,10 @@ impl State {
         }
     }
 
+    fn is_recording(&self) -> bool {
+        self.sources.iter().any(|source| source.captured)
+    }
+
     /// From now on neither part is ready.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -158,11 +153,26 @@ impl Health for State {
         }
         match part {
             Part::Relay => Ok(()),
-            Part::Serve if self.captured && self.log.format().is_none() => {
+            Part::Serve if self.is_recording() && self.log.format().is_none() => {
                 Err("the log is empty: nothing has been recorded yet".to_owned())
             }
             Part::Serve => Ok(()),
         }
+    }
+}
+
+fn capture(upstream: &Upstream) -> Capture {
+    let status = upstream.capture_status();
+    let last_event = i64::from(status.last_event_timestamp);
+    Capture {
+        state: status.state.as_str().to_owned(),
+        since: timestamp(status.since),
+        reason: status.reason,
+        last_gtid: status.last_gtid,
+        last_event: Timestamp::from_second(last_event)
+            .ok()
+            .filter(|_| last_event != 0)
+            .map(|time| time.to_string()),
     }
 }
 

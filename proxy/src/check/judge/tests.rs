@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::Level;
 use super::*;
+use crate::config::Config;
 
 fn config() -> Config {
     let text =
@@ -11,7 +12,11 @@ fn config() -> Config {
     Config::parse(text, Path::new("f")).unwrap()
 }
 
-fn sound() -> Facts {
+fn capture() -> Capture {
+    config().sources.remove(0).capture.unwrap()
+}
+
+pub(in crate::check) fn sound() -> Facts {
     let variables = [
         ("log_bin", "ON"),
         ("binlog_format", "ROW"),
@@ -25,6 +30,7 @@ fn sound() -> Facts {
     ];
     Facts {
         address: "db:3306".into(),
+        encryption: None,
         version: "10.11.19-MariaDB-log".into(),
         account: "spillway@%".into(),
         grants: vec!["GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `spillway`@`%`".into()],
@@ -35,7 +41,7 @@ fn sound() -> Facts {
 }
 
 fn not_ok(facts: &Facts) -> Vec<Finding> {
-    let all = server(facts, &config()).into_iter();
+    let all = server(facts, 4307, &capture()).into_iter();
     all.filter(|finding| finding.level != Level::Ok).collect()
 }
 
@@ -61,7 +67,6 @@ fn each_setting_is_judged() {
         ("server_id", "4307", Level::Fault, "server_id 4307 is the upstream's own"),
         ("gtid_strict_mode", "OFF", Level::Warn, "gtid_strict_mode is OFF"),
         ("binlog_expire_logs_seconds", "3600", Level::Warn, "for 3600 s only"),
-        ("require_secure_transport", "ON", Level::Fault, "set it OFF"),
     ] {
         let mut facts = sound();
         facts.variables.insert(name.into(), value.into());
@@ -69,6 +74,35 @@ fn each_setting_is_judged() {
         assert_eq!(finding.level, level, "{name}={value}");
         assert!(finding.text.contains(part), "{name}={value}: {}", finding.text);
     }
+}
+
+#[test]
+fn a_default_domain_that_is_not_recorded_is_named() {
+    let mut capture = capture();
+    let warned = |capture: &Capture| {
+        let findings = server(&sound(), 4307, capture).into_iter();
+        findings.filter(|finding| finding.level == Level::Warn).collect::<Vec<_>>()
+    };
+    capture.gtid_domains = Some([0, 7].into());
+    assert_eq!(warned(&capture), []);
+    capture.gtid_domains = Some([7].into());
+    let [finding] = &warned(&capture)[..] else { panic!() };
+    assert!(finding.text.contains("gtid_domain_id is 0, which"), "{}", finding.text);
+}
+
+#[test]
+fn sources_of_different_series_are_a_fault() {
+    let sources = |versions: &[&str]| -> Vec<(&str, String)> {
+        let names = ["a", "b", "c"].into_iter().zip(versions);
+        names.map(|(name, version)| (name, (*version).to_owned())).collect()
+    };
+    let old = ["10.11.19-MariaDB-log", "10.11.2-MariaDB"];
+    assert_eq!(series(&sources(&[])), None);
+    assert_eq!(series(&sources(&old[..1])), None);
+    assert_eq!(series(&sources(&old)), None);
+    let finding = series(&sources(&[old[0], old[1], "11.8.9-MariaDB"])).unwrap();
+    assert_eq!(finding.level, Level::Fault);
+    assert!(finding.text.contains("and source c is 11.8.9-MariaDB"), "{}", finding.text);
 }
 
 #[test]
@@ -114,15 +148,17 @@ fn space(free: u64, has_log: bool) -> Disk {
 
 #[test]
 fn history_says_how_much_will_be_fetched() {
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 40, false)));
+    let mut capture = capture();
+    let found = history(&sound(), &capture, Some(&space(1 << 40, false)));
     let expected = "start = \"oldest\" will fetch 2 files from mbin.000003 on, 4.0 MiB in all";
     assert_eq!(found, [Finding::ok(expected)]);
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, false)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, false)));
     assert!(found.iter().all(|finding| finding.level == Level::Fault), "{found:?}");
-    let found = history(&sound(), &StartPosition::Oldest, Some(&space(1 << 20, true)));
+    let found = history(&sound(), &capture, Some(&space(1 << 20, true)));
     assert!(found.iter().all(|finding| finding.level == Level::Ok), "{found:?}");
     let refused = Facts { binlogs: Err("no".into()), ..sound() };
-    let found = history(&refused, &StartPosition::Current, None);
+    capture.start = StartPosition::Current;
+    let found = history(&refused, &capture, None);
     assert_eq!(found, [Finding::fault("SHOW BINARY LOGS is refused: no")]);
 }
 

@@ -122,6 +122,11 @@ impl Filter {
         self.positions.values().all(|position| position.empty_domain)
     }
 
+    /// What the replica has in a domain that the stream has not passed yet.
+    pub fn ahead_in(&self, domain: u32) -> Option<Gtid> {
+        self.positions.get(&domain).map(|position| position.gtid)
+    }
+
     /// Whether the UNTIL position lies before the first event.
     pub fn is_over_at_start(&self) -> Option<Notice> {
         let over = self.until.as_ref().is_some_and(|until| until.left.is_empty());

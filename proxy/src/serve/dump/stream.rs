@@ -123,6 +123,10 @@ impl<'s> Stream<'s> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        if !self.cursor.can_enter(|domain| self.filter.ahead_in(domain)) {
+            // A new timeline: what the client has is not what it goes on from.
+            return Err(DumpError::Purged.into());
+        }
         let raw = opening::take_format_description(&mut self.cursor)?;
         let keep_created = self.filter.is_at_start();
         let event = opening::outgoing_format_description(raw, keep_created, false);

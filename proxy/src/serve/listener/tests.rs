@@ -13,8 +13,8 @@ fn options() -> ServeOptions {
 fn open(stage: &Stage) -> (ServeHandle, CancellationToken) {
     let shutdown = CancellationToken::new();
     let metrics = ServeMetrics::register(&spillway_metrics::Registry::new()).unwrap();
-    let (log, upstream) = (Arc::clone(&stage.service.log), Arc::clone(&stage.service.upstream));
-    let handle = start(options(), log, upstream, metrics, shutdown.clone()).unwrap();
+    let (log, upstreams) = (Arc::clone(&stage.service.log), stage.service.upstreams.clone());
+    let handle = start(options(), log, upstreams, metrics, shutdown.clone()).unwrap();
     (handle, shutdown)
 }
 
@@ -40,9 +40,9 @@ fn an_address_in_use_is_an_error() {
     let stage = Stage::begun("");
     let (handle, shutdown) = open(&stage);
     let metrics = ServeMetrics::register(&spillway_metrics::Registry::new()).unwrap();
-    let (log, upstream) = (Arc::clone(&stage.service.log), Arc::clone(&stage.service.upstream));
+    let (log, upstreams) = (Arc::clone(&stage.service.log), stage.service.upstreams.clone());
     let taken = ServeOptions { listen: handle.local_addr(), ..options() };
-    assert!(start(taken, log, upstream, metrics, shutdown.clone()).is_err());
+    assert!(start(taken, log, upstreams, metrics, shutdown.clone()).is_err());
     shutdown.cancel();
     handle.join();
 }

@@ -8,6 +8,7 @@ mod purge;
 mod select;
 mod set;
 mod show;
+mod source;
 mod statement;
 mod status;
 mod token;
@@ -39,6 +40,9 @@ pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError>
         Statement::Show(show) => show::show(session, show),
         Statement::Purge(up_to) => purge::purge(session, &up_to).map(|()| Answer::Ok),
         Statement::FlushLogs => purge::flush(session).map(|()| Answer::Ok),
+        Statement::AlterSource { name, start } => {
+            source::alter(session, &name, &start).map(|()| Answer::Ok)
+        }
         Statement::ResetLog => purge::reset(session).map(|()| Answer::Ok),
         Statement::Kill { id, query_only } => session.kill(id, query_only).map(|()| Answer::Ok),
         Statement::Use(name) => {

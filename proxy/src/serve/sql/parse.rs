@@ -34,6 +34,7 @@ impl Parser<'_> {
             "PURGE" => self.purge(),
             "FLUSH" => self.flush(),
             "RESET" => self.reset(),
+            "ALTER" => self.alter(),
             "USE" => self.name().map(Statement::Use),
             "BEGIN" | "COMMIT" | "ROLLBACK" | "START" => {
                 self.skip_words();
@@ -41,6 +42,17 @@ impl Parser<'_> {
             }
             _ => Err(ParseError::Unsupported),
         }
+    }
+
+    /// `ALTER SOURCE name START = 'position'`.
+    fn alter(&mut self) -> Parsed<Statement> {
+        if !self.keyword("SOURCE") {
+            return Err(ParseError::Unsupported);
+        }
+        let name = self.name()?;
+        self.expect_keyword("START")?;
+        self.expect('=')?;
+        Ok(Statement::AlterSource { name, start: self.text()? })
     }
 
     fn select(&mut self) -> Parsed<Statement> {

@@ -22,6 +22,11 @@ pub(super) enum Statement {
     FlushLogs,
     /// RESET MASTER.
     ResetLog,
+    /// `ALTER SOURCE name START = 'position'`: a new timeline.
+    AlterSource {
+        name: String,
+        start: String,
+    },
     Use(String),
     /// BEGIN, START TRANSACTION, COMMIT, ROLLBACK: there is nothing they could change here.
     Transaction,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::serve::registry::Registration;
 use crate::serve::testing::{SERVER_ID, Stage, VERSION};
+use crate::source::CaptureState;
 
 fn rows(session: &Session, text: &str) -> Rows {
     match execute(session, text) {
@@ -96,7 +97,7 @@ fn an_empty_log_has_no_position() {
 fn versions_are_the_upstreams() {
     let stage = Stage::begun("");
     let session = stage.session("repl");
-    // The upstream was never seen: what the recorded events say of it.
+    // No upstream was ever seen: what the recorded events say of it.
     assert_eq!(stage.service.greeting_version(), Some(format!("5.5.5-{VERSION}")));
     assert_eq!(row(&session, "SELECT VERSION() AS version, @@version"), [VERSION, VERSION]);
     stage.greet("11.8.9-MariaDB from Debian-log");
@@ -104,6 +105,11 @@ fn versions_are_the_upstreams() {
     assert_eq!(row(&session, "SELECT VERSION()"), ["11.8.9-MariaDB from Debian-log"]);
     stage.greet("5.5.5-10.11.19-MariaDB-log");
     assert_eq!(row(&session, "select version()"), ["10.11.19-MariaDB-log"]);
+    // Of several the first that was seen.
+    stage.greet_from(0, "5.5.5-10.11.2-MariaDB-log");
+    assert_eq!(row(&session, "select version()"), ["10.11.2-MariaDB-log"]);
+    stage.greet("5.5.5-10.11.20-MariaDB-log");
+    assert_eq!(row(&session, "select version()"), ["10.11.2-MariaDB-log"]);
 }
 
 #[test]
@@ -172,6 +178,22 @@ fn kill_is_for_ones_own_and_for_administrators() {
     let ids = rows(&other, "SHOW PROCESSLIST").rows.len();
     assert_eq!(ids, 3);
     assert_eq!(rows(&session, "SHOW FULL PROCESSLIST").rows.len(), 1);
+}
+
+#[test]
+fn a_source_that_is_held_up_is_altered_by_administrators() {
+    let stage = Stage::begun("");
+    let (session, admin) = (stage.session("repl"), stage.session("admin"));
+    let alter = format!("ALTER SOURCE {} START = '0-1-5'", stage.service.upstreams[0].name());
+    assert_eq!(error(&session, &alter), 1227);
+    assert_eq!(error(&admin, "ALTER SOURCE nobody START = 'current'"), 1210);
+    assert_eq!(error(&admin, &alter.replace("0-1-5", "now")), 1210);
+    stage.service.upstreams[0].set_capture_state(CaptureState::Streaming, "");
+    assert_eq!(error(&admin, &alter), 1198);
+    stage.service.upstreams[0].set_capture_state(CaptureState::Diverged, "another history");
+    ok(&admin, &alter);
+    let start = "0-1-5".parse().unwrap();
+    assert_eq!(stage.service.upstreams[0].new_start(), Some(start));
 }
 
 #[test]

@@ -157,6 +157,19 @@ fn kill_use_and_transactions() {
 }
 
 #[test]
+fn a_source_is_altered_by_name() {
+    let altered = Statement::AlterSource { name: "main".to_owned(), start: "current".to_owned() };
+    assert_eq!(
+        parse("ALTER SOURCE main START = 'current'"),
+        parse("alter source `main` start='current';")
+    );
+    assert_eq!(parse("ALTER SOURCE main START = 'current'"), Ok(altered));
+    assert_eq!(parse("ALTER SOURCE main"), Err(ParseError::Syntax(17)));
+    assert_eq!(parse("ALTER SOURCE main START = current"), Err(ParseError::Syntax(26)));
+    assert_eq!(parse("ALTER TABLE t ADD c INT"), Err(ParseError::Unsupported));
+}
+
+#[test]
 fn purges_as_people_and_scripts_write_them() {
     let file = Statement::Purge(PurgeUpTo::File("binlog.000007".to_owned()));
     assert_eq!(parse("PURGE BINARY LOGS TO 'binlog.000007';"), Ok(file));

@@ -1,0 +1,218 @@
+//! Whether what a source sends goes on where the log ends. A source is asked for the log's last transaction once more, and what
+//! it sends is matched against the log, byte for byte: what is equal is skipped, what is behind the last is new, and anything
+//! else is another history.
+//!
+//! A GTID alone proves nothing: after RESET MASTER, a fail-over, or a restored backup a server has other transactions under the
+//! same numbers. Nor do numbers tell an order: with `gtid_strict_mode` off they go back, and a server asked for what follows
+//! `0-1-3` begins behind the first of that name (observed on MariaDB 10.11). So a source may send an older stretch of the log
+//! again; it is followed, each domain by itself, up to the log's last transaction.
+
+mod groups;
+mod same;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::gtid::Domains;
+use crate::gtid::mariadb::{Gtid, GtidState};
+use crate::gtid_index::Span;
+use crate::log::Log;
+use crate::reader::ReadError;
+use crate::transaction::group::GroupError;
+use crate::transaction::{Transaction, TransactionError};
+use groups::{Group, Groups};
+
+/// The log cannot be compared with.
+#[derive(Debug, thiserror::Error)]
+pub enum AlignError {
+    /// It cannot be read.
+    #[error("cannot read the log's last transactions: {0}")]
+    Read(#[from] ReadError),
+    /// Its events do not form transactions.
+    #[error("cannot read the log's last transactions: {file} at position {position}: {fault}")]
+    Group {
+        /// The file.
+        file: String,
+        /// Where the event starts.
+        position: u64,
+        /// What is wrong there.
+        fault: GroupError,
+    },
+    /// Neither side could be put together anew.
+    #[error("cannot compare with the log: {0}")]
+    Transaction(#[from] TransactionError),
+    /// The cache file of what was sent cannot be read.
+    #[error("cannot read a transaction's cache file: {0}")]
+    Cache(#[from] std::io::Error),
+}
+
+/// What to do with a transaction that a source sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It is new.
+    Append,
+    /// The log has it.
+    Skip,
+    /// The source has another history.
+    Diverged(Divergence),
+}
+
+/// Where two histories part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// What the source sent: a GTID, and Unix seconds.
+    pub sent: (Gtid, u32),
+    /// What the log has: the same, then file and position. Of the same GTID where there is one, else the log's last.
+    pub recorded: (Gtid, u32, String, u64),
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((sent, sent_at), (recorded, at, file, position)) = (&self.sent, &self.recorded);
+        write!(f, "it sends {sent} of Unix time {sent_at}, ")?;
+        if sent == recorded {
+            write!(f, "the log has another {recorded}, of {at}, in {file} at {position}")
+        } else {
+            write!(
+                f,
+                "which the log has not; the log's last transaction is {recorded} of {at}, in {file} at {position}"
+            )
+        }
+    }
+}
+
+/// Matches what one source sends against the end of the log. See the module's description.
+#[derive(Debug)]
+pub struct Alignment {
+    log: Arc<Log>,
+    domains: Domains,
+    position: Vec<Gtid>,
+    /// The log's last transaction, until the source has sent it.
+    owed: Option<Group>,
+    /// Where each domain is that the source began to send again from further back.
+    walks: HashMap<u32, Groups>,
+}
+
+impl Alignment {
+    /// With the last transaction of `domains` in the log. `source` is the source's own GTID state (`@@gtid_binlog_state`): it
+    /// tells which positions the source accepts. Nothing of the domains may be submitted meanwhile.
+    ///
+    /// # Errors
+    /// [`AlignError`].
+    pub fn with_last(
+        log: &Arc<Log>,
+        domains: &Domains,
+        source: &GtidState,
+    ) -> Result<Self, AlignError> {
+        let mut alignment = Self::behind_last(log, domains);
+        let Some((last, before)) = groups::last(log, domains)? else { return Ok(alignment) };
+        let position = domains.of_state(&before).position();
+        let position = position.into_iter().map(|gtid| accepted(log, source, gtid, &last));
+        let position = position.collect::<Result<Vec<_>, _>>()?;
+        alignment.position = position.into_iter().flatten().collect();
+        alignment.owed = Some(last);
+        Ok(alignment)
+    }
+
+    /// Takes the source at its word: it goes on behind the log's last transaction, which it no longer has.
+    pub fn behind_last(log: &Arc<Log>, domains: &Domains) -> Self {
+        Self {
+            log: Arc::clone(log),
+            domains: domains.clone(),
+            position: domains.of_state(&log.gtid_state()).position(),
+            owed: None,
+            walks: HashMap::new(),
+        }
+    }
+
+    /// Where to attach, one GTID a domain: what the source sends from here on is to be offered.
+    pub fn position(&self) -> &[Gtid] {
+        &self.position
+    }
+
+    /// The log's last transaction, as long as the source has not sent it.
+    pub fn owed(&self) -> Option<Gtid> {
+        self.owed.as_ref().map(|last| last.gtid)
+    }
+
+    /// Takes the source's next transaction.
+    ///
+    /// # Errors
+    /// [`AlignError`].
+    pub fn offer(&mut self, transaction: &Transaction) -> Result<Offer, AlignError> {
+        let Some(owed) = self.owed.clone() else { return Ok(Offer::Append) };
+        if same::is_same(&self.log, transaction, &owed)? {
+            (self.owed, self.walks) = (None, HashMap::new());
+            return Ok(Offer::Skip);
+        }
+        let gtid = transaction.gtid();
+        let found = match self.walks.get_mut(&gtid.domain) {
+            Some(walk) => walk.next()?.map(|(group, _)| group),
+            None => self.find(transaction)?,
+        };
+        match found {
+            Some(group) if same::is_same(&self.log, transaction, &group)? => Ok(Offer::Skip),
+            other => Ok(self.diverged(transaction, &other.unwrap_or(owed))),
+        }
+    }
+
+    /// The first transaction of the log that is this one; its domain is followed from there on. Where there is none, the first
+    /// of the same GTID.
+    fn find(&mut self, transaction: &Transaction) -> Result<Option<Group>, AlignError> {
+        let (log, gtid, mut named) = (&self.log, transaction.gtid(), None);
+        let domain = Domains::only([gtid.domain]);
+        let found = Groups::find(
+            log,
+            &domain,
+            |span| span.may_hold(gtid),
+            |group| {
+                let is_it = group.gtid == gtid && same::is_same(log, transaction, &group)?;
+                if group.gtid == gtid {
+                    named.get_or_insert_with(|| group.clone());
+                }
+                Ok(is_it.then_some(group))
+            },
+        )?;
+        Ok(match found {
+            Some((group, walk)) => {
+                self.walks.insert(gtid.domain, walk);
+                Some(group)
+            }
+            None => named,
+        })
+    }
+
+    fn diverged(&self, transaction: &Transaction, group: &Group) -> Offer {
+        let recorded = (group.gtid, group.time, group.name(&self.log), group.start);
+        let sent = (transaction.gtid(), transaction.time());
+        debug_assert!(self.domains.contains(sent.0.domain), "a source's own domains only");
+        Offer::Diverged(Divergence { sent, recorded })
+    }
+}
+
+/// A position that the source accepts, at or before this one. A MariaDB refuses a GTID with a higher number than the last that it
+/// has of that server: where numbers went back, also one that is in its binlog (observed on 10.11). Then it is the latest in the
+/// log, before the last transaction, that it does not refuse; none where it would refuse them all.
+fn accepted(
+    log: &Log,
+    source: &GtidState,
+    gtid: Gtid,
+    last: &Group,
+) -> Result<Option<Gtid>, AlignError> {
+    let highest = |server| source.last_of(gtid.domain, server).map(|known| known.sequence);
+    let accepts = |gtid: Gtid| highest(gtid.server).is_some_and(|last| gtid.sequence <= last);
+    if source.latest(gtid.domain).is_none() || accepts(gtid) {
+        return Ok(Some(gtid));
+    }
+    let may_be = |span: &Span| {
+        span.domain == gtid.domain && highest(span.server).is_some_and(|last| span.min <= last)
+    };
+    let is_before = |group: &Group| (group.file, group.start) < (last.file, last.start);
+    groups::find_last(log, &Domains::only([gtid.domain]), may_be, |group| {
+        accepts(group.gtid) && is_before(group)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Domains that begin anew: who can attach to what, and that a reopened log knows it.
+
+use super::*;
+use crate::alignment::Alignment;
+use crate::gtid::Domains;
+use crate::gtid::mariadb::{parse_list, print_list};
+
+fn list(text: &str) -> Vec<Gtid> {
+    parse_list(text).unwrap()
+}
+
+/// `0-1-1` to `0-1-20`, then domain 0 anew from `0-1-7` with `0-1-8` behind it.
+fn begun_anew(sample: &Sample) -> Log {
+    let log = open(sample);
+    sample.record(&log, 1..=20);
+    let source = log.submitter();
+    let state = GtidState::from_list(&list("0-1-7"));
+    source.begin_domains(Arc::new(format()), state, Domains::only([0])).wait_durable().unwrap();
+    source.submit(transaction(&source, 8)).wait_durable().unwrap();
+    log
+}
+
+fn check(log: &Arc<Log>) {
+    assert_eq!(print_list(&log.gtid_state().list()), "0-1-8");
+    let newest = log.files().last().unwrap().number;
+    for (state, attaches) in [
+        ("0-1-8", Ok(newest)),
+        ("0-1-7", Ok(newest)),
+        ("0-1-6", Err(AttachError::Purged)),
+        ("0-1-20", Err(AttachError::Ahead(gtid("0-1-20")))),
+        ("", Err(AttachError::Purged)),
+    ] {
+        assert_eq!(log.find_attach(&list(state)), attaches, "{state}");
+    }
+    let aligned = Alignment::with_last(log, &Domains::all(), &log.gtid_state()).unwrap();
+    assert_eq!(
+        (print_list(aligned.position()), aligned.owed()),
+        ("0-1-7".into(), Some(gtid("0-1-8")))
+    );
+}
+
+#[test]
+fn a_new_timeline_takes_in_nobody_of_the_old_also_after_the_log_was_reopened() {
+    let sample = Sample::new();
+    check(&Arc::new(begun_anew(&sample)));
+    check(&Arc::new(open(&sample)));
+    // Without the indexes of files, too.
+    for path in fs::read_dir(sample.dir()).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_some_and(|end| end == "idx") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    check(&Arc::new(open(&sample)));
+}
+
+#[test]
+fn a_reader_of_the_old_timeline_cannot_enter_the_new() {
+    let sample = Sample::new();
+    let log = begun_anew(&sample);
+    let mut cursor = log.cursor(1, 4).unwrap();
+    let mut refused = 0;
+    loop {
+        match cursor.next_run(1000).unwrap() {
+            Run::NextFile => refused += u32::from(!cursor.can_enter(|_| None)),
+            Run::Events(_) => {}
+            Run::CaughtUp => break,
+        }
+    }
+    assert_eq!(refused, 1);
+    assert!(cursor.can_enter(|_| Some(gtid("0-1-7"))));
+    assert!(!cursor.can_enter(|_| Some(gtid("0-1-20"))));
+}
+
+#[test]
+fn a_domain_that_comes_later_with_a_past_is_a_timeline_of_its_own() {
+    let sample = Sample::new();
+    let log = open(&sample);
+    sample.record(&log, 1..=3);
+    let source = log.submitter();
+    let begin = |text: &str, domain| {
+        let state = GtidState::from_list(&list(text));
+        source
+            .begin_domains(Arc::new(format()), state, Domains::only([domain]))
+            .wait_durable()
+            .unwrap();
+    };
+    // Without a past it needs no file of its own; nor where the log is there already.
+    begin("", 1);
+    begin("0-1-3", 0);
+    assert_eq!(log.files().len(), 1);
+    begin("1-2-50", 1);
+    assert_eq!(log.files().len(), 2);
+    assert_eq!(print_list(&log.gtid_state().list()), "0-1-3,1-2-50");
+    let other = transaction_of(&source, gtid("1-2-51"), Arc::new(format()));
+    source.submit(other).wait_durable().unwrap();
+    sample.record(&log, 4..=5);
+    let check = |log: &Log| {
+        assert_eq!(log.find_attach(&list("0-1-3")), Err(AttachError::Purged));
+        assert_eq!(log.find_attach(&list("0-1-1")), Err(AttachError::Purged));
+        assert_eq!(log.find_attach(&list("0-1-1,1-2-50")), Ok(1));
+        assert_eq!(log.find_attach(&list("0-1-3,1-2-50")), Ok(2));
+        assert_eq!(log.find_attach(&list("0-1-5,1-2-51")), Ok(2));
+    };
+    check(&log);
+    drop((source, log));
+    check(&open(&sample));
+}

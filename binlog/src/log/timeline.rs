@@ -1,0 +1,86 @@
+//! A new timeline: where the log's history does not go on from one file to the next, because an operator or a new source began
+//! domains at a state that the log did not have.
+//!
+//! The file that begins it says so in its Gtid_list ([`FLAG_TIMELINE`]); which domains it is about tells the difference to the
+//! state that the file before it ended with.
+//!
+//! [`FLAG_TIMELINE`]: crate::event::gtid_list::FLAG_TIMELINE
+
+use crate::gtid::Domains;
+use crate::gtid::mariadb::{Gtid, GtidState};
+
+/// What is new in a file that begins a timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timeline {
+    /// The domains that begin anew.
+    pub(crate) domains: Vec<u32>,
+    /// The latest GTIDs of these domains before, where the new timeline does not go on from them: who stands there is of the old.
+    pub(crate) ended: Vec<Gtid>,
+}
+
+impl Timeline {
+    /// Between the state at a file's end and the Gtid_list of the next.
+    pub(crate) fn between(before: &GtidState, after: &GtidState) -> Self {
+        let all = before.position().into_iter().chain(after.position());
+        let mut domains: Vec<_> = all.map(|gtid| gtid.domain).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains.retain(|domain| {
+            let only = Domains::only([*domain]);
+            only.of_state(before) != only.of_state(after)
+        });
+        let ended = before.position().into_iter();
+        let goes_on = |gtid: &Gtid| after.latest(gtid.domain) == Some(*gtid);
+        let ended = ended.filter(|gtid| domains.contains(&gtid.domain) && !goes_on(gtid)).collect();
+        Self { domains, ended }
+    }
+
+    /// Whether someone with `replica` (one GTID a domain), who has all that the file before had, can go on in the file that begins
+    /// with `list`: only with what it has of the new domains from elsewhere.
+    pub(crate) fn can_enter(&self, list: &[Gtid], replica: impl Fn(u32) -> Option<Gtid>) -> bool {
+        self.domains.iter().all(|domain| {
+            let mut begun = list.iter().filter(|gtid| gtid.domain == *domain);
+            let has = replica(*domain).filter(|gtid| !self.ended.contains(gtid));
+            match (begun.next_back(), has) {
+                (Some(begun), Some(has)) => {
+                    has == *begun || (has.server == begun.server && has.sequence > begun.sequence)
+                }
+                (Some(_), None) | (None, Some(_)) => false,
+                (None, None) => self.ended.iter().all(|gtid| gtid.domain != *domain),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gtid::mariadb::{parse_list, print_list};
+
+    fn state(text: &str) -> GtidState {
+        GtidState::from_list(&parse_list(text).unwrap())
+    }
+
+    #[test]
+    fn only_domains_that_differ_begin_anew() {
+        let timeline = Timeline::between(&state("0-1-5,2-1-1"), &state("0-1-5,1-2-9,2-3-1"));
+        assert_eq!((timeline.domains, print_list(&timeline.ended)), (vec![1, 2], "2-1-1".into()));
+    }
+
+    #[test]
+    fn the_old_timeline_cannot_enter_the_new() {
+        let list = parse_list("0-1-200,1-2-9").unwrap();
+        let timeline = Timeline::between(&state("0-1-500"), &GtidState::from_list(&list));
+        let enters = |zero: &str, one: &str| {
+            let has = [zero, one].map(|text| text.parse::<Gtid>().ok());
+            timeline.can_enter(&list, |domain| has[domain as usize])
+        };
+        assert!(enters("0-1-200", "1-2-9") && enters("0-1-201", "1-2-10"));
+        assert!(!enters("0-1-500", "1-2-9") && !enters("0-1-199", "1-2-9"));
+        assert!(!enters("0-1-200", "") && !enters("", "1-2-9"));
+        // Dropped without a word about where it goes on.
+        let emptied = Timeline::between(&state("0-1-500"), &state(""));
+        assert!(!emptied.can_enter(&[], |_| Some("0-1-500".parse().unwrap())));
+        assert!(!emptied.can_enter(&[], |_| None));
+    }
+}

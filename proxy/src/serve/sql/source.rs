@@ -1,0 +1,30 @@
+//! ALTER SOURCE: an operator's way on where a source's history is no longer the log's.
+
+use opensrv_mysql::ErrorKind;
+
+use super::answer::SqlError;
+use crate::capture::StartPosition;
+use crate::serve::account::Privilege;
+use crate::serve::session::Session;
+
+/// Has a source begin a new timeline at `start`, as its key in the configuration: `oldest`, `current`, or a GTID position. It
+/// happens at the source's next connect, which is at once; status tells how it went. Replicas of the old timeline are refused.
+///
+/// # Errors
+/// 1227 without REPLICATION SLAVE ADMIN; 1210 for a source that there is not, or what is no position; 1198 while the source is
+/// recorded.
+pub(super) fn alter(session: &Session, name: &str, start: &str) -> Result<(), SqlError> {
+    session.require(&[Privilege::ReplicationSlaveAdmin])?;
+    let upstream = session.service.source(name).ok_or_else(|| {
+        let message = format!("There is no source '{name}'");
+        SqlError::new(ErrorKind::ER_WRONG_ARGUMENTS, message)
+    })?;
+    let start: StartPosition =
+        start.parse().map_err(|error: crate::capture::ParseStartError| {
+            SqlError::new(ErrorKind::ER_WRONG_ARGUMENTS, error.to_string())
+        })?;
+    tracing::warn!(source = name, ?start, "ALTER SOURCE: a new timeline was asked for");
+    upstream
+        .begin_anew(start)
+        .map_err(|error| SqlError::new(ErrorKind::ER_SLAVE_MUST_STOP, error.to_string()))
+}

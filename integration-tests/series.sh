@@ -22,7 +22,7 @@ echo "deb [signed-by=$keys] ${mirror:-http://deb.debian.org/debian/} $release ma
 
 # apt with lists, a cache and an empty status of its own, so that it fetches the packages with all they depend on.
 private=(-qq -o "Dir::State=$work/state" -o "Dir::State::status=$work/state/status" -o "Dir::Cache=$work/cache"
-    -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=-" -o "Dir::Etc::preferencesparts=-"
+    -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=/dev/null" -o "Dir::Etc::preferencesparts=/dev/null"
     -o "Debug::NoLocking=1" -o "APT::Sandbox::User=$(id -un)" -o "APT::Install-Recommends=0")
 fetch() {
     apt-get "${private[@]}" update && apt-get "${private[@]}" --download-only -y install mariadb-server-core mariadb-client

@@ -35,6 +35,7 @@ fi
 for package in "$work"/cache/archives/*.deb; do
     dpkg -x "$package" "$work/unpacked"
 done
+
 # Each program is started by the loader beside it, from wherever the directory is.
 wrapper='#!/bin/bash
 here=$(readlink -f "$0")
@@ -46,5 +47,7 @@ for program in "$work"/unpacked/usr/{sbin/mariadbd,bin/{mariadb,mariadb-binlog,m
     echo "$wrapper" >"$program"
     chmod +x "$program"
 done
-rm -rf "$dir"
-mv "$work/unpacked" "$dir"
+# Whole or not at all, also where the temporary directory is on another disk.
+rm -rf "$dir" "$dir.part"
+mv "$work/unpacked" "$dir.part"
+mv "$dir.part" "$dir"

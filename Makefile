@@ -13,7 +13,7 @@ TOOLS := openssl=openssl
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
 # A further server: unpacked beside the installed one, not installed.
-export SPILLWAY_SERVERS_DIR := $(CURDIR)/.servers
+export SPILLWAY_SERVERS_DIR ?= $(CURDIR)/.servers
 # The series the tests are written for.
 SERIES := 10.11
 

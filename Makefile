@@ -32,6 +32,7 @@ test: need-series plugins newer-series ## all tests: units, documentation, real 
 	$(CARGO) test --workspace
 
 soak: need-series plugins newer-series ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
+	$(NEED) $(TOOLS)
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
 	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets

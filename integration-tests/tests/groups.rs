@@ -132,7 +132,7 @@ const KINDS: &[&str] = &[
     "SET binlog_format = STATEMENT; SET @a = 'variable'; INSERT INTO d.a (t) VALUES (@a), (RAND()), (LAST_INSERT_ID())",
     "SET binlog_format = STATEMENT; INSERT INTO d.m (id, t) VALUES (50, UUID_SHORT() * 0 + 1); UPDATE d.m SET t = CONCAT(t, @b)",
     "USE d; SELECT 70, 'loaded', 1 INTO OUTFILE 'loaded'; SET binlog_format = STATEMENT; LOAD DATA INFILE 'loaded' INTO TABLE t",
-    "SET binlog_format = STATEMENT; CREATE TEMPORARY TABLE d.tmp SELECT * FROM d.a; DELETE FROM d.a WHERE id IN (SELECT id FROM d.tmp)",
+    "SET binlog_format = STATEMENT; CREATE TEMPORARY TABLE d.tmp SELECT * FROM d.a; DELETE FROM d.a WHERE id IN (SELECT id FROM d.tmp); DROP TEMPORARY TABLE d.tmp",
     "SET gtid_domain_id = 3; SET server_id = 9; INSERT INTO d.t VALUES (40, 'elsewhere', 1)",
 ];
 

@@ -39,6 +39,8 @@ const DUMP_ANNOTATE: u16 = 2;
 pub(crate) struct Connection {
     pub(crate) stream: ServerStream,
     pub(crate) reader: PacketReader,
+    /// Its thread at the server.
+    pub(crate) thread_id: u32,
     user: String,
     logged_in: bool,
 }
@@ -58,10 +60,12 @@ impl Connection {
         let stream = timeout(DEADLINE, address.connect()).await;
         let stream = stream.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?;
         let (reader, user_name) = (PacketReader::new(MAX_ANSWER), user.to_owned());
-        let mut connection = Self { stream, reader, user: user_name, logged_in: false };
+        let mut connection =
+            Self { stream, reader, thread_id: 0, user: user_name, logged_in: false };
         let payload = connection.answer().await?;
         connection.check_error(&payload)?;
         let greeting = ServerGreeting::parse(&payload)?;
+        connection.thread_id = greeting.thread_id;
         upstream.set_greeting(Greeting { version: greeting.version.clone(), payload });
         // As a whole: a server that asks again and again would never be late with one answer.
         timeout(DEADLINE, login::log_in(&mut connection, &greeting, user, password))
@@ -147,6 +151,15 @@ impl Connection {
         let mut bytes = Vec::with_capacity(payload.len() + 4);
         self.reader.sequence = put_packet(&mut bytes, self.reader.sequence, payload);
         self.stream.write_all(&bytes).await?;
+        Ok(())
+    }
+
+    /// Sends an acknowledgement into a running dump: a packet of number 0, whatever number is due from the server.
+    pub(crate) async fn acknowledge(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let mut bytes = Vec::with_capacity(payload.len() + 4);
+        put_packet(&mut bytes, 0, payload);
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await?;
         Ok(())
     }
 

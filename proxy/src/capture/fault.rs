@@ -22,6 +22,8 @@ pub(crate) enum Verdict {
     Refused,
     /// The source has another history than the log; looked at again from time to time.
     Diverged,
+    /// Another replica has our server id: each of the two ends the other's dump.
+    DuplicateServerId,
     /// The log's disk is full; goes on by itself once there is room.
     DiskFull,
     /// The log takes nothing more.
@@ -107,6 +109,7 @@ impl Fault {
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
             Self::Transaction(_) => "transaction",
+            Self::Server { verdict: Verdict::DuplicateServerId, .. } => "duplicate_server_id",
             Self::Server { .. } => "server_error",
             Self::Refused(_) => "refused",
             Self::Diverged(_) => "diverged",
@@ -121,6 +124,9 @@ const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
 const PURGED: &str = "have been purged";
 const DUPLICATE_SERVER_ID: u16 = 4052;
+/// How servers without that error say it in a refused dump.
+const SAME_SERVER_ID: [&str; 2] =
+    ["with the same server_id", "with the same server_uuid/server_id"];
 
 /// What an ERR packet of the upstream means here. After the login "access denied" is how COM_REGISTER_SLAVE answers an
 /// account without the privilege.
@@ -140,18 +146,24 @@ pub(crate) fn server(error: ErrPacket, user: &str, logged_in: bool) -> Fault {
             ),
         ),
         DUMP_REFUSED => dump_refused(&text),
-        DUPLICATE_SERVER_ID => (
-            Verdict::Retry,
-            format!(
-                "another replica has our server_id: {text}; give Spillway a server_id of its own"
-            ),
-        ),
+        DUPLICATE_SERVER_ID => duplicate_server_id(&text),
         code => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
     };
     Fault::Server { error, advice, verdict }
 }
 
+fn duplicate_server_id(text: &str) -> (Verdict, String) {
+    let advice = format!(
+        "another replica of the upstream has our server_id, and each ends the other's dump: {text}; give Spillway or that replica \
+         a server_id of its own"
+    );
+    (Verdict::DuplicateServerId, advice)
+}
+
 fn dump_refused(text: &str) -> (Verdict, String) {
+    if SAME_SERVER_ID.iter().any(|same| text.contains(same)) {
+        return duplicate_server_id(text);
+    }
     if text.contains(PURGED) {
         let advice = format!(
             "the upstream has purged what comes next in the log: {text} Begin a new timeline with ALTER SOURCE on the replica port, or move the log away and record anew"
@@ -190,6 +202,13 @@ mod tests {
         let ahead = "Error: connecting slave requested to start from GTID 0-1-999, which is not in the master's binlog";
         assert_eq!(verdict(DUMP_REFUSED, ahead).0, Verdict::Diverged);
         assert_eq!(verdict(DUMP_REFUSED, "Binary log is not open").0, Verdict::Retry);
+        let same =
+            "A slave with the same server_uuid/server_id as this slave has connected to the master";
+        for code in [DUMP_REFUSED, DUPLICATE_SERVER_ID] {
+            let (kind, advice) = verdict(code, same);
+            assert_eq!(kind, Verdict::DuplicateServerId);
+            assert!(advice.contains("server_id of its own"), "{advice}");
+        }
         assert_eq!(verdict(1040, "Too many connections").0, Verdict::Retry);
     }
 }

@@ -16,6 +16,8 @@ mod purging;
 mod refusals;
 mod relay;
 mod replica_port;
+mod semi_sync;
+mod source_status;
 mod tools;
 mod whole_path;
 

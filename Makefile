@@ -8,6 +8,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 NEED := integration-tests/need.sh
 MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
            mariadb-binlog=mariadb-client mariadb=mariadb-client
+# What the tests play a server's part with.
+TOOLS := openssl=openssl
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
 # The series the tests are written for.
@@ -23,6 +25,7 @@ demo: need-mariadb ## primary, Spillway and replica on this machine until Ctrl-C
 	$(TARGET_DIR)/release/spillway demo $(ARGS)
 
 test: need-series plugins ## all tests: units, documentation, real servers
+	$(NEED) $(TOOLS)
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 
@@ -31,6 +34,7 @@ soak: need-series plugins ## the log against its model and the tests with real s
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model
 	SPILLWAY_FUZZ=$${SPILLWAY_FUZZ:-50000000} $(CARGO) test -p spillway-binlog --test fuzz_targets
 	SPILLWAY_RENAMES=$${SPILLWAY_RENAMES:-1000} $(CARGO) test -p spillway-binlog --test renames
+	SPILLWAY_HISTORIES=$${SPILLWAY_HISTORIES:-1000} $(CARGO) test -p spillway --test capture any_history
 	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_RESTARTS=$${SPILLWAY_RESTARTS:-600} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	SPILLWAY_LARGE_MIB=$${SPILLWAY_LARGE_MIB:-5120} SPILLWAY_LARGE_KILLS=$${SPILLWAY_LARGE_KILLS:-20} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)

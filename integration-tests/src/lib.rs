@@ -7,6 +7,7 @@
 // A harness reports by panicking: the test that called it has failed, and the panic says why.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::missing_panics_doc)]
 
+pub mod certificates;
 pub mod checksum;
 pub mod client;
 pub mod dump;

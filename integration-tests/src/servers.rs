@@ -54,6 +54,8 @@ const REPLICA: &[&str] = &[
 /// A server, running or stopped.
 pub struct Server {
     name: String,
+    /// The file system it runs in, where that is another.
+    root: Option<PathBuf>,
     port: u16,
     options: Vec<String>,
     // Before the directory: dropped first, so the log is there to be shown and no file comes back.
@@ -84,6 +86,28 @@ impl Server {
         Some(server)
     }
 
+    /// An upstream of MariaDB 11.8 from the file system in `$SPILLWAY_MARIADB_11_8_ROOT`, which is entered by chroot; `None` where
+    /// there is none, or this is not root.
+    pub fn upstream_11_8() -> Option<Self> {
+        let root =
+            PathBuf::from(std::env::var_os("SPILLWAY_MARIADB_11_8_ROOT").unwrap_or_default());
+        if !root.join("usr/sbin/mariadbd").exists() || !rustix::process::geteuid().is_root() {
+            eprintln!(
+                "not tested: $SPILLWAY_MARIADB_11_8_ROOT has no MariaDB, or this is not root"
+            );
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("spillway-tests-").tempdir_in(root.join("tmp"));
+        let dir = dir.expect("a directory within the other file system");
+        let server = Self::prepared("upstream 11.8", UPSTREAM, dir, Some(root));
+        let mut install = server.program("mariadb-install-db");
+        install.args(["--no-defaults", "--force", "--skip-name-resolve", "--skip-test-db"]);
+        install.args(["--auth-root-authentication-method=normal", "--user=root"]);
+        install.arg(format!("--datadir={}", server.seen(&server.data_dir()).display()));
+        tool::run_command(&mut install).expect_code(0);
+        Some(server.begin())
+    }
+
     /// A server to be made a replica, running.
     pub fn replica() -> Self {
         Self::replica_with(&[])
@@ -95,15 +119,21 @@ impl Server {
     }
 
     fn start_new(name: &str, options: &[&str]) -> Self {
-        let dir = temp_dir(name);
-        copy_tree(template(), &dir.path().join("data"));
+        let server = Self::prepared(name, options, temp_dir(name), None);
+        copy_tree(template(), &server.data_dir());
+        server.begin()
+    }
+
+    fn prepared(name: &str, options: &[&str], dir: TempDir, root: Option<PathBuf>) -> Self {
         std::fs::create_dir(dir.path().join("tmp")).expect("a directory for temporary tables");
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server =
-            Self { name: name.to_owned(), dir, port: free_port(), options, process: None };
-        server.start();
-        server.root().query_all(ACCOUNTS).expect("the accounts can be made");
-        server
+        Self { name: name.to_owned(), root, dir, port: free_port(), options, process: None }
+    }
+
+    fn begin(mut self) -> Self {
+        self.start();
+        self.root().query_all(ACCOUNTS).expect("the accounts can be made");
+        self
     }
 
     /// Starts a stopped server again, with the same data and port, and waits until it answers.
@@ -208,18 +238,33 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(mariadbd());
+        let mut command = self.program(mariadbd().to_str().unwrap());
+        let inside = |name: &str| self.seen(&self.dir.path().join(name)).display().to_string();
         command.args(COMMON).arg(format!("--port={}", self.port));
-        command.arg(format!("--datadir={}", self.data_dir().display()));
+        command.arg(format!("--datadir={}", inside("data")));
         // Its own: a starting server deletes the temporary tables of all others in the same directory.
-        command.arg(format!("--tmpdir={}", self.dir.path().join("tmp").display()));
-        command.arg(format!("--socket={}", self.socket().display()));
-        command.arg(format!("--pid-file={}", self.dir.path().join("pid").display()));
+        command.arg(format!("--tmpdir={}", inside("tmp")));
+        command.arg(format!("--socket={}", inside("s")));
+        command.arg(format!("--pid-file={}", inside("pid")));
         command.args(&self.options);
         if rustix::process::geteuid().is_root() {
             command.arg("--user=root");
         }
         command
+    }
+
+    /// A program of the file system it runs in.
+    fn program(&self, name: &str) -> Command {
+        let Some(root) = &self.root else { return Command::new(name) };
+        let mut command = Command::new("chroot");
+        command.arg(root).arg(name);
+        command
+    }
+
+    /// A path as the server sees it.
+    fn seen(&self, path: &Path) -> PathBuf {
+        let root = self.root.as_deref().unwrap_or(Path::new("/"));
+        Path::new("/").join(path.strip_prefix(root).unwrap_or(path))
     }
 
     fn log_file(&self) -> PathBuf {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cli;
+mod encryption;
 mod histories;
 mod hostile;
 mod interruptions;
@@ -12,6 +13,7 @@ mod log_files;
 mod many_sources;
 mod oracles;
 mod packing;
+mod power_cut;
 mod purging;
 mod refusals;
 mod relay;

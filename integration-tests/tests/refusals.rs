@@ -5,7 +5,7 @@ use spillway_integration_tests::spillway::Spillway;
 use spillway_integration_tests::wait;
 
 /// `spillway check` ends with 1 and has a line with all of `words`; a running Spillway says it in its log and `/status`.
-fn assert_refused(spillway: &mut Spillway, words: &[&str]) {
+pub fn assert_refused(spillway: &mut Spillway, words: &[&str]) {
     let output = spillway.check().expect_code(1);
     let text = output.stdout + &output.stderr;
     let has_all = |line: &str| words.iter().all(|word| line.contains(word));

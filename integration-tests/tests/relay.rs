@@ -87,7 +87,7 @@ fn ed25519_is_relayed_where_the_server_has_it() {
     assert_eq!(current_user(spillway.relay_port(), "ed", "ed-secret"), "ed@%");
 }
 
-fn current_user(port: u16, user: &str, password: &str) -> String {
+pub fn current_user(port: u16, user: &str, password: &str) -> String {
     let options = OptsBuilder::default()
         .ip_or_hostname("127.0.0.1")
         .tcp_port(port)

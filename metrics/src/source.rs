@@ -18,6 +18,7 @@ pub struct SourceFamilies {
     acknowledgements: IntCounterVec,
     reconnects: IntCounterVec,
     purge: IntGaugeVec,
+    certificates: IntGaugeVec,
 }
 
 /// Handles of one source.
@@ -39,6 +40,8 @@ pub struct SourceMetrics {
     pub reconnects: Reconnects,
     /// Until the upstream purges what the log lacks.
     pub purge: Purge,
+    /// When certificates end.
+    pub certificates: Certificates,
 }
 
 /// `spillway_source_purge_seconds` of one source: there while it is known.
@@ -60,6 +63,25 @@ impl Purge {
             // It fails where there is none, which is as it should be.
             None => drop(self.family.remove_label_values(&label)),
         }
+    }
+}
+
+/// `spillway_certificate_not_after_timestamp_seconds` of one source.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    family: IntGaugeVec,
+    source: String,
+}
+
+impl Certificates {
+    /// The upstream's certificate as capture last saw it ends at this Unix time.
+    pub fn upstream_ends(&self, seconds: i64) {
+        self.family.with_label_values(&[self.source.as_str(), "upstream"]).set(seconds);
+    }
+
+    /// The certificate in `ssl_cert` as capture last showed it ends at this Unix time.
+    pub fn own_ends(&self, seconds: i64) {
+        self.family.with_label_values(&[self.source.as_str(), "ssl_cert"]).set(seconds);
     }
 }
 
@@ -149,13 +171,20 @@ impl SourceFamilies {
                 ),
                 &source,
             )?,
+            certificates: IntGaugeVec::new(
+                Opts::new(
+                    "spillway_certificate_not_after_timestamp_seconds",
+                    "When a certificate ends, Unix seconds: the upstream's, and the one in ssl_cert, as of capture's last encrypted connection.",
+                ),
+                &["source", "certificate"],
+            )?,
         };
         families.register_all(registry)?;
         Ok(families)
     }
 
     fn register_all(&self, registry: &Registry) -> prometheus::Result<()> {
-        let all: [Box<dyn Collector>; 8] = [
+        let all: [Box<dyn Collector>; 9] = [
             Box::new(self.up.clone()),
             Box::new(self.last_event_timestamp.clone()),
             Box::new(self.transactions.clone()),
@@ -164,6 +193,7 @@ impl SourceFamilies {
             Box::new(self.acknowledgements.clone()),
             Box::new(self.reconnects.clone()),
             Box::new(self.purge.clone()),
+            Box::new(self.certificates.clone()),
         ];
         all.into_iter().try_for_each(|family| registry.register(family))
     }
@@ -180,6 +210,10 @@ impl SourceFamilies {
             acknowledgements: self.acknowledgements.with_label_values(&label),
             purge: Purge { family: self.purge.clone(), source: source.to_owned() },
             reconnects: Reconnects { family: self.reconnects.clone(), source: source.to_owned() },
+            certificates: Certificates {
+                family: self.certificates.clone(),
+                source: source.to_owned(),
+            },
         }
     }
 }

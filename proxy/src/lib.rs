@@ -19,4 +19,5 @@ pub mod serve;
 mod signals;
 pub mod source;
 pub mod status;
+pub mod tls;
 pub mod wire;

@@ -166,7 +166,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 fn upstreams(config: &Config) -> Vec<Arc<Upstream>> {
-    let upstream = |source: &Source| Upstream::new(&source.name, source.server.clone());
+    let upstream = |source: &Source| {
+        Upstream::new(&source.name, source.server.clone()).with_tls(source.tls.clone())
+    };
     config.sources.iter().map(|source| Arc::new(upstream(source))).collect()
 }
 

@@ -70,7 +70,7 @@ impl Groups {
         log: &Log,
         domains: &Domains,
         may_be: impl Fn(&Span) -> bool,
-        mut look: impl FnMut(Group, GtidState) -> Result<Option<T>, AlignError>,
+        mut look: impl FnMut(Group) -> Result<Option<T>, AlignError>,
     ) -> Result<Option<(T, Self)>, AlignError> {
         let (end, files) = (log.end(), log.shared.files.all());
         let first = files.iter().rposition(|entry| begins(entry, domains)).unwrap_or_default();
@@ -80,8 +80,8 @@ impl Groups {
             }
             let sought = log.seek_last(entry.number, |_| false)?;
             let mut groups = Self::at(log, sought.cursor, domains, sought.state);
-            while let Some((group, before)) = groups.next_in(entry.number)? {
-                if let Some(found) = look(group, before)? {
+            while let Some((group, _)) = groups.next_in(entry.number)? {
+                if let Some(found) = look(group)? {
                     return Ok(Some((found, groups)));
                 }
             }
@@ -171,6 +171,33 @@ pub(super) fn last(log: &Log, domains: &Domains) -> Result<Option<(Group, GtidSt
             return Ok(None);
         }
         after = before;
+    }
+    Ok(None)
+}
+
+/// The last transaction that `fits`, in the files that may hold it as far as their indexes tell.
+pub(super) fn find_last(
+    log: &Log,
+    domains: &Domains,
+    may_be: impl Fn(&Span) -> bool,
+    fits: impl Fn(&Group) -> bool,
+) -> Result<Option<Gtid>, AlignError> {
+    let (end, files) = (log.end(), log.shared.files.all());
+    for entry in files.iter().rev().filter(|entry| entry.number <= end.file) {
+        if log.may_hold(entry, &may_be) {
+            let sought = log.seek_last(entry.number, |_| false)?;
+            let mut groups = Groups::at(log, sought.cursor, domains, sought.state);
+            let mut found = None;
+            while let Some((group, _)) = groups.next_in(entry.number)? {
+                found = Some(group.gtid).filter(|_| fits(&group)).or(found);
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        if begins(entry, domains) {
+            break;
+        }
     }
     Ok(None)
 }

@@ -95,19 +95,23 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// With the last transaction of `domains` in the log. Nothing of them may be submitted meanwhile.
+    /// With the last transaction of `domains` in the log. `source` is the source's own GTID state (`@@gtid_binlog_state`): it
+    /// tells which positions the source accepts. Nothing of the domains may be submitted meanwhile.
     ///
     /// # Errors
     /// [`AlignError`].
-    pub fn with_last(log: &Arc<Log>, domains: &Domains) -> Result<Self, AlignError> {
+    pub fn with_last(
+        log: &Arc<Log>,
+        domains: &Domains,
+        source: &GtidState,
+    ) -> Result<Self, AlignError> {
         let mut alignment = Self::behind_last(log, domains);
-        if let Some((last, before)) = groups::last(log, domains)? {
-            alignment.position = domains.of_state(&before).position();
-            if let Some(earlier) = went_back(log, &last, &before)? {
-                alignment.set_position(earlier);
-            }
-            alignment.owed = Some(last);
-        }
+        let Some((last, before)) = groups::last(log, domains)? else { return Ok(alignment) };
+        let position = domains.of_state(&before).position();
+        let position = position.into_iter().map(|gtid| accepted(log, source, gtid, &last));
+        let position = position.collect::<Result<Vec<_>, _>>()?;
+        alignment.position = position.into_iter().flatten().collect();
+        alignment.owed = Some(last);
         Ok(alignment)
     }
 
@@ -120,12 +124,6 @@ impl Alignment {
             owed: None,
             walks: HashMap::new(),
         }
-    }
-
-    fn set_position(&mut self, gtid: Gtid) {
-        self.position.iter_mut().filter(|known| known.domain == gtid.domain).for_each(|known| {
-            *known = gtid;
-        });
     }
 
     /// Where to attach, one GTID a domain: what the source sends from here on is to be offered.
@@ -168,7 +166,7 @@ impl Alignment {
             log,
             &domain,
             |span| span.may_hold(gtid),
-            |group, _| {
+            |group| {
                 let is_it = group.gtid == gtid && same::is_same(log, transaction, &group)?;
                 if group.gtid == gtid {
                     named.get_or_insert_with(|| group.clone());
@@ -193,21 +191,27 @@ impl Alignment {
     }
 }
 
-/// Where sequence numbers went back before the last transaction, its server refuses the position before it as one that it has
-/// not reached. A position that it accepts and that lies before the last transaction: that before the first of this server with
-/// the last one's number or a later one.
-fn went_back(log: &Log, last: &Group, before: &GtidState) -> Result<Option<Gtid>, AlignError> {
-    let Gtid { domain, server, sequence } = last.gtid;
-    let is_later = |gtid: Gtid| gtid.server == server && gtid.sequence >= sequence;
-    if !before.latest(domain).is_some_and(is_later) {
-        return Ok(None);
+/// A position that the source accepts, at or before this one. A MariaDB refuses a GTID with a higher number than the last that it
+/// has of that server: where numbers went back, also one that is in its binlog (observed on 10.11). Then it is the latest in the
+/// log, before the last transaction, that it does not refuse; none where it would refuse them all.
+fn accepted(
+    log: &Log,
+    source: &GtidState,
+    gtid: Gtid,
+    last: &Group,
+) -> Result<Option<Gtid>, AlignError> {
+    let highest = |server| source.last_of(gtid.domain, server).map(|known| known.sequence);
+    let accepts = |gtid: Gtid| highest(gtid.server).is_some_and(|last| gtid.sequence <= last);
+    if source.latest(gtid.domain).is_none() || accepts(gtid) {
+        return Ok(Some(gtid));
     }
-    let may_be =
-        |span: &Span| (span.domain, span.server) == (domain, server) && span.max >= sequence;
-    let found = Groups::find(log, &Domains::only([domain]), may_be, |group, before| {
-        Ok(is_later(group.gtid).then(|| before.latest(domain)))
-    })?;
-    Ok(found.and_then(|(position, _)| position))
+    let may_be = |span: &Span| {
+        span.domain == gtid.domain && highest(span.server).is_some_and(|last| span.min <= last)
+    };
+    let is_before = |group: &Group| (group.file, group.start) < (last.file, last.start);
+    groups::find_last(log, &Domains::only([gtid.domain]), may_be, |group| {
+        accepts(group.gtid) && is_before(group)
+    })
 }
 
 #[cfg(test)]

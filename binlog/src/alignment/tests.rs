@@ -40,7 +40,7 @@ impl Recorded {
     }
 
     fn align(&self, domains: &Domains) -> Alignment {
-        Alignment::with_last(&self.log, domains).unwrap()
+        Alignment::with_last(&self.log, domains, &self.log.gtid_state()).unwrap()
     }
 }
 
@@ -131,6 +131,25 @@ fn where_the_last_number_went_back_a_position_is_asked_for_that_the_server_accep
 }
 
 #[test]
+fn where_the_source_went_back_since_a_position_is_asked_for_that_it_accepts_now() {
+    let recorded = Recorded::new("0-1-5,1-1-1,0-2-7,0-1-9,1-1-2");
+    for (source, wanted) in [
+        ("0-2-7,0-1-9,1-1-2", "0-1-9,1-1-1"),
+        ("0-1-9,0-2-8,1-1-2", "0-1-9,1-1-1"),
+        // 0-1-9 is in its binlog, but its last of server 1 is 0-1-6.
+        ("0-2-7,0-1-6,1-1-2", "0-2-7,1-1-1"),
+        ("0-2-6,0-1-6,1-1-2", "0-1-5,1-1-1"),
+        ("0-3-100,1-1-2", "1-1-1"),
+        // A domain it does not know is accepted.
+        ("1-1-2", "0-1-9,1-1-1"),
+    ] {
+        let source = GtidState::from_list(&parse_list(source).unwrap());
+        let alignment = Alignment::with_last(&recorded.log, &Domains::all(), &source).unwrap();
+        assert_eq!(position(&alignment), wanted, "{source:?}");
+    }
+}
+
+#[test]
 fn only_the_sources_own_domains_count() {
     let recorded = Recorded::new("0-1-1,1-1-1,0-1-2,1-1-2,1-1-3");
     let mut alignment = recorded.align(&Domains::only([0]));
@@ -205,14 +224,14 @@ fn a_spilled_and_renamed_transaction_is_recognised_after_its_rows_are_packed_oth
             .wait_durable()
             .unwrap();
         source.submit(rows(&source)).wait_durable().unwrap();
-        let mut alignment = Alignment::with_last(&log, &Domains::all()).unwrap();
+        let mut alignment = Alignment::with_last(&log, &Domains::all(), &log.gtid_state()).unwrap();
         assert_eq!(alignment.offer(&rows(&source)).unwrap(), Offer::Skip);
     }
     let options =
         LogOptions { row_event_max_size: 64 << 10, checksum: ChecksumAlgorithm::None, ..small };
     let log = Arc::new(Log::open(options).unwrap());
     let source = log.submitter();
-    let mut alignment = Alignment::with_last(&log, &Domains::all()).unwrap();
+    let mut alignment = Alignment::with_last(&log, &Domains::all(), &log.gtid_state()).unwrap();
     assert_eq!(alignment.owed(), Some(gtid("0-1-2")));
     assert_eq!(alignment.offer(&rows(&source)).unwrap(), Offer::Skip);
 }

@@ -2,9 +2,8 @@
 
 use std::any::Any;
 use std::io::{self, IoSlice};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{FileSystem, LogFile, Metadata, OsFileSystem};
 
@@ -20,7 +19,26 @@ pub enum Fault {
     },
 }
 
-/// Works on real files; counts the operations that change something and fails as told. A failing write leaves half of its bytes.
+/// An operation that changes something. A file that was renamed while it was open keeps its old path here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A file was created, or cut to nothing.
+    Create(PathBuf),
+    /// Bytes were written to a file, at this offset.
+    Write(PathBuf, u64),
+    /// A file's length was set.
+    SetLen(PathBuf),
+    /// A file was synced.
+    Sync(PathBuf),
+    /// A file was renamed, to this path.
+    Rename(PathBuf),
+    /// A file was removed.
+    Remove(PathBuf),
+    /// A directory was synced.
+    SyncDir(PathBuf),
+}
+
+/// Works on real files; keeps a list of the operations that change something and fails as told. A failing write leaves half of its bytes.
 #[derive(Clone, Debug)]
 pub struct FaultyFileSystem {
     plan: Arc<Plan>,
@@ -29,32 +47,79 @@ pub struct FaultyFileSystem {
 #[derive(Debug)]
 struct Plan {
     fault: Fault,
-    at: u64,
-    done: AtomicU64,
+    at: At,
+    inner: Mutex<Inner>,
+}
+
+/// Which operation is the first to fail.
+#[derive(Debug)]
+enum At {
+    Number(usize),
+    First(fn(&Operation) -> bool),
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    done: Vec<Operation>,
+    failing: Option<usize>,
+    repaired: bool,
 }
 
 impl FaultyFileSystem {
     /// Fails with `fault` at the changing operation number `at`, counted from 0.
     pub fn new(fault: Fault, at: u64) -> Self {
-        Self { plan: Arc::new(Plan { fault, at, done: AtomicU64::new(0) }) }
+        Self::failing(fault, At::Number(usize::try_from(at).unwrap_or(usize::MAX)))
     }
 
-    /// Changing operations so far.
+    /// Fails with `fault` at the first changing operation that is one of these.
+    pub fn at_first(fault: Fault, of: fn(&Operation) -> bool) -> Self {
+        Self::failing(fault, At::First(of))
+    }
+
+    fn failing(fault: Fault, at: At) -> Self {
+        Self { plan: Arc::new(Plan { fault, at, inner: Mutex::default() }) }
+    }
+
+    /// From now on nothing fails.
+    pub fn repair(&self) {
+        self.plan.lock().repaired = true;
+    }
+
+    /// How many changing operations there were so far.
     pub fn operations(&self) -> u64 {
-        self.plan.done.load(Ordering::SeqCst)
+        self.plan.lock().done.len() as u64
+    }
+
+    /// The changing operations so far, those that failed included.
+    pub fn journal(&self) -> Vec<Operation> {
+        self.plan.lock().done.clone()
     }
 }
 
 impl Plan {
-    fn step(&self) -> io::Result<()> {
-        let number = self.done.fetch_add(1, Ordering::SeqCst);
+    fn step(&self, operation: Operation) -> io::Result<()> {
+        let mut inner = self.lock();
+        let number = inner.done.len();
+        let is_first = match self.at {
+            At::Number(at) => number >= at,
+            At::First(of) => of(&operation),
+        };
+        inner.done.push(operation);
+        if is_first {
+            inner.failing.get_or_insert(number);
+        }
+        let Some(first) = inner.failing.filter(|_| !inner.repaired) else { return Ok(()) };
         match self.fault {
-            Fault::Broken if number >= self.at => Err(io::Error::from_raw_os_error(5)),
-            Fault::Full { times } if number >= self.at && number - self.at < times => {
+            Fault::Broken => Err(io::Error::from_raw_os_error(5)),
+            Fault::Full { times } if ((number - first) as u64) < times => {
                 Err(io::ErrorKind::StorageFull.into())
             }
-            _ => Ok(()),
+            Fault::Full { .. } => Ok(()),
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,10 +142,11 @@ impl FileSystem for FaultyFileSystem {
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Box<dyn LogFile>> {
         if create {
-            self.plan.step()?;
+            self.plan.step(Operation::Create(path.to_owned()))?;
         }
         let file = OsFileSystem.open(path, create)?;
-        Ok(Box::new(FaultyFile { file, plan: Arc::clone(&self.plan) }))
+        let (path, plan) = (path.to_owned(), Arc::clone(&self.plan));
+        Ok(Box::new(FaultyFile { file, path, plan }))
     }
 
     fn open_read(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
@@ -88,17 +154,17 @@ impl FileSystem for FaultyFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.plan.step()?;
+        self.plan.step(Operation::Rename(to.to_owned()))?;
         OsFileSystem.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.plan.step()?;
+        self.plan.step(Operation::Remove(path.to_owned()))?;
         OsFileSystem.remove(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.plan.step()?;
+        self.plan.step(Operation::SyncDir(dir.to_owned()))?;
         OsFileSystem.sync_dir(dir)
     }
 }
@@ -106,6 +172,7 @@ impl FileSystem for FaultyFileSystem {
 #[derive(Debug)]
 struct FaultyFile {
     file: Box<dyn LogFile>,
+    path: PathBuf,
     plan: Arc<Plan>,
 }
 
@@ -115,7 +182,7 @@ impl LogFile for FaultyFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let Err(error) = self.plan.step() else {
+        let Err(error) = self.plan.step(Operation::Write(self.path.clone(), offset)) else {
             return self.file.write_all_at(parts, offset);
         };
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -125,12 +192,12 @@ impl LogFile for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.plan.step()?;
+        self.plan.step(Operation::Sync(self.path.clone()))?;
         self.file.sync_data()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.plan.step()?;
+        self.plan.step(Operation::SetLen(self.path.clone()))?;
         self.file.set_len(len)
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct ActiveFile {
     pub(crate) file: Arc<dyn LogFile>,
     /// Where the next byte goes.
     pub(crate) position: u64,
+    /// Up to here the commit thread has synced it.
+    pub(crate) synced: u64,
     /// Its side file.
     pub(crate) index: IndexWriter,
 }
@@ -77,10 +79,20 @@ impl ActiveFile {
         Ok(Self::new(Arc::new(entry), file, head.len() as u64))
     }
 
-    /// A file with nothing in it but header events, so far.
+    /// A file that is durable up to `position`, its end.
     pub(crate) fn new(entry: Arc<FileEntry>, file: Arc<dyn LogFile>, position: u64) -> Self {
         let index = IndexWriter::new(&entry.path);
-        Self { entry, file, position, index }
+        Self { entry, file, position, synced: position, index }
+    }
+
+    /// Makes durable what was appended; answers whether there was anything.
+    pub(crate) fn sync(&mut self) -> io::Result<bool> {
+        if self.synced == self.position {
+            return Ok(false);
+        }
+        self.file.sync_data()?;
+        self.synced = self.position;
+        Ok(true)
     }
 
     /// Takes back what was appended from `position` on. Where the file cannot be cut, the next attempt writes over it.

@@ -227,7 +227,6 @@ impl Committer {
             }
         }
         self.active()?.index.pass(gtid, time);
-        self.sync()?;
         self.rotate_if_over_size()
     }
 
@@ -305,8 +304,9 @@ impl Committer {
     fn sync(&mut self) -> Result<(), Stop> {
         if self.shared.options.commit_level == CommitLevel::One {
             let started = Instant::now();
-            self.active()?.file.sync_data()?;
-            self.shared.options.observer.synced(started.elapsed());
+            if self.active()?.sync()? {
+                self.shared.options.observer.synced(started.elapsed());
+            }
             self.publish(true);
             self.index_end();
             let active = self.active()?;
@@ -345,7 +345,7 @@ impl Committer {
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
         retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
-        active.file.sync_data()?;
+        active.sync()?;
         Ok(number)
     }
 
@@ -506,5 +506,45 @@ impl Drop for AbortOnPanic {
             "the commit thread failed by a fault of Spillway's: ending the process, recovery will tell what is sound"
         );
         std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Log;
+    use crate::testing::Sample;
+
+    fn full<T>() -> io::Result<T> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    #[test]
+    fn a_full_disk_does_not_hide_that_the_log_is_latched() {
+        let sample = Sample::new();
+        let log = Log::open(sample.options()).unwrap();
+        log.shared.latch(&io::Error::other("a sync failed"));
+        // On the commit thread, which was at a write when the sync thread latched.
+        let waited = retry_while_full(&log.shared, full::<()>);
+        assert!(matches!(waited, Err(Stop::Closed)));
+        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
+    }
+
+    #[test]
+    fn room_again_does_not_hide_that_the_log_was_latched_meanwhile() {
+        let sample = Sample::new();
+        let log = Log::open(sample.options()).unwrap();
+        let mut tries = 0;
+        let written = retry_while_full(&log.shared, || {
+            tries += 1;
+            if tries == 1 {
+                return full();
+            }
+            assert_eq!(log.health(), Health::DiskFull);
+            log.shared.published.update(|view| view.health = Health::Latched("sync".into()));
+            Ok(())
+        });
+        assert!(written.is_ok() && tries == 2);
+        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
     }
 }

@@ -42,7 +42,9 @@ pub(crate) fn shorten_in_place(place: &Place<'_>, files: &[Arc<FileEntry>]) -> i
     }
     file.write_all_at(&mut [IoSlice::new(text.as_bytes())], 0)?;
     file.set_len(text.len() as u64)?;
-    file.sync_data()
+    file.sync_data()?;
+    // It may be a new file, whose name could not be made durable for lack of room.
+    place.fs.sync_dir(place.dir)
 }
 
 /// Writes a file beside `path` and renames it there, so that no reader ever sees half of it.

@@ -1,5 +1,5 @@
-//! The whole log against a model in memory: random transactions of several sources, rotations, renames, full and broken disks, kills and
-//! power cuts, and what must be there when it is opened again. See [`one_seed`].
+//! The whole log against a model in memory: random transactions of several sources, rotations, renames, purges, full and broken disks,
+//! kills and power cuts, and what must be there when it is opened again. See [`one_seed`].
 //!
 //! `SPILLWAY_SEED=n` replays a seed, `SPILLWAY_SEEDS=n` runs so many. What threads do in between is not the seed's to say: a seed that
 //! failed is replayed a few times.
@@ -82,8 +82,8 @@ fn one_seed(seed: u64) {
     let limits = Limits::new(&mut random);
     for life in 0..2 + random.below(3) {
         let context = format!("seed {seed}, life {life}, {limits:?}");
-        let sound = !plan_fault(&disk, &mut random);
-        let published = live(&mut model, &disk, &limits, &mut random, sound, &context);
+        let fate = plan_fault(&disk, &mut random);
+        let published = live(&mut model, &disk, &limits, &mut random, fate, &context);
         let killed = random.one_in(3);
         disk = if killed { disk.after_kill() } else { disk.after_power_cut(random.number()) };
         let kept =
@@ -92,7 +92,7 @@ fn one_seed(seed: u64) {
     }
     let context = format!("seed {seed}, last life, {limits:?}");
     let before = model.recorded();
-    live(&mut model, &disk, &limits, &mut random, true, &context);
+    live(&mut model, &disk, &limits, &mut random, Fate::Sound, &context);
     disk = disk.after_power_cut(random.number());
     check::reopened(&mut model, &disk, &limits, before, &context);
 }
@@ -136,18 +136,27 @@ impl Limits {
     }
 }
 
-/// Answers whether there is one.
-fn plan_fault(disk: &CrashFileSystem, random: &mut Random) -> bool {
+/// What a disk meets in a life of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Sound,
+    Full,
+    BrokenOrCut,
+}
+
+fn plan_fault(disk: &CrashFileSystem, random: &mut Random) -> Fate {
     let up_to = 40 << random.below(4);
     let at = random.below(up_to) as u64;
-    let kind = random.below(5);
-    match kind {
-        0 => {}
+    match random.below(5) {
+        0 => return Fate::Sound,
         1 => disk.fail_at(Fault::Broken, at),
-        2 => disk.fail_at(Fault::Full { times: 1 + random.below(4) as u64 }, at),
+        2 => {
+            disk.fail_at(Fault::Full { times: 1 + random.below(4) as u64 }, at);
+            return Fate::Full;
+        }
         _ => disk.cut_power_at(at),
     }
-    kind != 0
+    Fate::BrokenOrCut
 }
 
 /// What the log should hold.
@@ -157,6 +166,11 @@ struct Model {
     submitted: [Vec<Vec<usize>>; SOURCES],
     /// How many of them were answered to be on disk.
     durable: [usize; SOURCES],
+    /// The file that the furthest purge was to leave as the first, and that of the furthest purge that was answered to be done.
+    purge_asked: u64,
+    purged: u64,
+    /// Without room for its list, a purge that is cut short leaves files that nothing removes.
+    was_full: bool,
 }
 
 impl Model {
@@ -171,9 +185,10 @@ fn live(
     disk: &CrashFileSystem,
     limits: &Limits,
     random: &mut Random,
-    sound: bool,
+    fate: Fate,
     context: &str,
 ) -> [usize; SOURCES] {
+    model.was_full |= fate == Fate::Full;
     let log = match Log::open(limits.options(disk)) {
         Ok(log) => log,
         Err(OpenError::Io { .. }) => return [0; SOURCES],
@@ -181,12 +196,15 @@ fn live(
     };
     let mut sources = Sources::new(&log, random);
     for _ in 0..random.below(60) {
-        sources.act(model, random);
+        sources.act(&log, model, random);
     }
     if random.one_in(2) {
         log.close();
         sources.tickets.iter().for_each(|(_, _, ticket)| {
-            assert!(!sound || ticket.is_durable(), "{context}: closing records and syncs all");
+            assert!(
+                fate != Fate::Sound || ticket.is_durable(),
+                "{context}: closing records and syncs all"
+            );
         });
     }
     let state = log.gtid_state();
@@ -233,7 +251,7 @@ impl Sources {
         Self { submitters, formats, tickets: Vec::new() }
     }
 
-    fn act(&mut self, model: &mut Model, random: &mut Random) {
+    fn act(&mut self, log: &Log, model: &mut Model, random: &mut Random) {
         match random.below(12) {
             0 => self.wait(random, true),
             1 => self.wait(random, false),
@@ -241,6 +259,7 @@ impl Sources {
                 let at = random.below(self.formats.len());
                 self.formats.swap(0, at);
             }
+            3 if random.one_in(4) => purge(log, model, random),
             _ => self.submit(model, random),
         }
     }
@@ -278,6 +297,18 @@ impl Sources {
             }
         }
     }
+}
+
+/// Asks for the files before one of the log's, and reads what is left.
+fn purge(log: &Log, model: &mut Model, random: &mut Random) {
+    let files = log.files();
+    let Some(first) = files.get(random.below(files.len())) else { return };
+    model.purge_asked = model.purge_asked.max(first.number);
+    if let Ok(purge) = log.purge_to(&first.name) {
+        assert_eq!(purge.files.len(), purge.wanted, "no reader is in them");
+        model.purged = model.purged.max(first.number);
+    }
+    check::served(log);
 }
 
 /// Sizes of a transaction's notes: mostly small, some that spill, a few that are renamed.

@@ -7,7 +7,7 @@ use super::*;
 
 mod timelines;
 use crate::event::EventType;
-use crate::fs::faulty::{Fault, FaultyFileSystem};
+use crate::fs::faulty::{Fault, FaultyFileSystem, Operation};
 use crate::gtid::mariadb::Gtid;
 use crate::reader::{AttachError, FileScan, ReadError, Run, ScanErrorKind};
 use crate::testing::{
@@ -524,6 +524,78 @@ fn a_disk_that_breaks_anywhere_in_a_rename_loses_nothing_acknowledged() {
             assert_eq!(caches(&sample), 0);
         }
     }
+}
+
+/// The header events and the Gtid event go into a hole at the head of the cache file: it needs room as any other write.
+fn is_head_of_cache(operation: &Operation) -> bool {
+    let Operation::Write(path, 0) = operation else { return false };
+    path.parent().is_some_and(|dir| dir.ends_with("#binlog_cache_files"))
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_head_of_a_rename_is_waited_for() {
+    for level in [CommitLevel::One, CommitLevel::Two] {
+        let sample = Sample::new();
+        let full = Fault::Full { times: u64::MAX };
+        let fs = Arc::new(FaultyFileSystem::at_first(full, is_head_of_cache));
+        let options = LogOptions { fs: fs.clone(), commit_level: level, ..small_limits(&sample) };
+        let log = Log::open(options).unwrap();
+        sample.record(&log, 1..=1);
+        let source = log.submitter();
+        let ticket = source.submit(of_size(&source, "0-1-2", &[1000; 40]));
+        let tried = || fs.journal().iter().filter(|one| is_head_of_cache(one)).count();
+        while tried() < 3 {
+            assert!(!matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
+            std::thread::yield_now();
+        }
+        assert_eq!(log.health(), Health::DiskFull);
+        assert_eq!(sequences(&log), [1], "{level:?}: readers go on");
+        fs.repair();
+        ticket.wait_durable().unwrap();
+        source.submit(transaction(&source, 3)).wait_durable().unwrap();
+        assert_eq!(log.health(), Health::Running);
+        log.close();
+        assert_eq!(log.files().len(), 2);
+        sample.files().iter().for_each(|path| drop(events_of(path)));
+        assert_eq!(sequences(&open(&sample)), [1, 2, 3], "{level:?}");
+        assert_eq!(caches(&sample), 0);
+    }
+}
+
+#[test]
+fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
+    let sample = Sample::new();
+    let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+    let log = Log::open(LogOptions { fs: fs.clone(), ..small_limits(&sample) }).unwrap();
+    sample.record(&log, 1..=1);
+    let before = fs.journal().len();
+    let source = log.submitter();
+    source.submit(of_size(&source, "0-1-2", &[1000; 40])).wait_durable().unwrap();
+    log.close();
+    let path = |name: &str| sample.dir().join(name);
+    let (caches, cache) = (path("#binlog_cache_files"), path("#binlog_cache_files/cache-1"));
+    let expected = [
+        // The body, before the commit slot.
+        Operation::Sync(cache.clone()),
+        // Rotate, the head, the names.
+        Operation::Sync(path("binlog.000001")),
+        Operation::Sync(cache),
+        Operation::Rename(path("binlog.000002")),
+        Operation::SyncDir(caches),
+        Operation::SyncDir(sample.dir().to_owned()),
+        // Published here; the index.
+        Operation::Sync(path("binlog.index.new")),
+        Operation::Rename(path("binlog.index")),
+        Operation::SyncDir(sample.dir().to_owned()),
+    ];
+    let mut done = fs.journal().split_off(before);
+    done.retain(|operation| match operation {
+        Operation::Sync(_) | Operation::SyncDir(_) => true,
+        // Neither the hint nor the GTID index are promised to be there.
+        Operation::Rename(to) => !to.ends_with("binlog.verified"),
+        _ => false,
+    });
+    assert_eq!(done, expected);
 }
 
 /// A transaction, unless the disk is broken.

@@ -1,13 +1,15 @@
-//! A rotation and a rename, cut short at every operation: by a power cut, with what it may leave of it, and by a kill.
+//! A rotation, a rename and a purge, cut short at every operation: by a power cut, with what it may leave of it, and by a kill.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::fs::FileSystem;
 use crate::fs::crash::CrashFileSystem;
+use crate::fs::faulty::Fault;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::testing::{format, sequences, try_transaction};
-use crate::{CommitLevel, Log, LogOptions, Submitter, Ticket};
+use crate::{CommitLevel, Log, LogOptions, Submitter, Ticket, file_name, file_number};
 
 const LEVELS: [CommitLevel; 3] = [CommitLevel::Zero, CommitLevel::One, CommitLevel::Two];
 /// What power cuts are tried of each operation.
@@ -26,6 +28,76 @@ fn a_rename_cut_short_at_any_operation_loses_nothing_promised() {
         cut_everywhere(level, &[20, 5000, 20]);
         cut_everywhere(level, &[5000, 5000]);
     }
+}
+
+#[test]
+fn a_purge_cut_short_at_any_operation_takes_no_more_than_was_asked() {
+    const FILES: u64 = 5;
+    const ASKED: u64 = 4;
+    let whole = CrashFileSystem::new();
+    assert_eq!(record(&whole, CommitLevel::One, &[2000; 4]), (4, 4));
+    for at in 0.. {
+        let disk = whole.after_kill();
+        let log = Log::open(options(&disk, CommitLevel::One)).unwrap();
+        assert_eq!(log.files().len() as u64, FILES);
+        disk.cut_power_at(disk.operations() + at);
+        let purged = log.purge_to(&file_name("binlog", ASKED));
+        log.close();
+        let done = purged.is_ok_and(|purge| purge.files.len() == 3);
+        let whole = !disk.is_off();
+        disk.stop();
+        // What a purge has answered stays so.
+        let first = if done { ASKED..=ASKED } else { 1..=ASKED };
+        let (context, images) = (format!("operation {at}"), (0..IMAGES).map(Some));
+        for image in images.chain([None]) {
+            let left = image.map_or_else(|| disk.after_kill(), |seed| disk.after_power_cut(seed));
+            purged_in_part(&left, first.clone(), FILES, &format!("{context}, image {image:?}"));
+        }
+        if whole {
+            assert!(done && at > 8, "{context}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_purge_that_was_answered_on_a_full_disk_outlives_a_power_cut() {
+    let whole = CrashFileSystem::new();
+    assert_eq!(record(&whole, CommitLevel::One, &[2000; 4]), (4, 4));
+    for (at, cut) in (0..10).flat_map(|at| (at + 1..at + 9).map(move |cut| (at, cut))) {
+        let disk = whole.after_kill();
+        let log = Log::open(options(&disk, CommitLevel::One)).unwrap();
+        let begun = disk.operations();
+        disk.fail_at(Fault::Full { times: 1 }, begun + at);
+        disk.cut_power_at(begun + cut);
+        let purged = log.purge_to(&file_name("binlog", 4));
+        let first = if purged.is_ok() { 4..=4 } else { 1..=4 };
+        log.close();
+        disk.stop();
+        for seed in 0..IMAGES {
+            let context = format!("full at {at}, cut at {cut}, image {seed}");
+            let log = Log::open(options(&disk.after_power_cut(seed), CommitLevel::One))
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(first.contains(&log.files()[0].number), "{context}: {purged:?}");
+            assert_eq!(sequences(&log).last(), Some(&4), "{context}");
+        }
+    }
+}
+
+/// The log opens with one of these files as its first and none missing behind it, and is read from there; nothing else is left.
+fn purged_in_part(disk: &CrashFileSystem, first: RangeInclusive<u64>, last: u64, context: &str) {
+    let log = Log::open(options(disk, CommitLevel::One))
+        .unwrap_or_else(|error| panic!("{context}: {error}"));
+    let numbers: Vec<_> = log.files().iter().map(|file| file.number).collect();
+    assert!(first.contains(&numbers[0]), "{context}: {numbers:?}");
+    assert_eq!(numbers, (numbers[0]..=last).collect::<Vec<_>>(), "{context}");
+    // One transaction in each file but the last.
+    assert_eq!(sequences(&log), (numbers[0]..last).collect::<Vec<_>>(), "{context}");
+    log.close();
+    let names = disk.list(Path::new("/log")).unwrap();
+    let on_disk: Vec<_> = names.iter().filter_map(|name| file_number("binlog", name)).collect();
+    assert_eq!(on_disk, numbers, "{context}: nothing is left over");
+    assert!(!names.contains(&"binlog.purge".to_owned()), "{context}");
 }
 
 fn options(disk: &CrashFileSystem, level: CommitLevel) -> LogOptions {

@@ -316,6 +316,7 @@ impl Recovery<'_> {
             entry: Arc::clone(&entry),
             file: file.into(),
             position: tail.end,
+            synced: tail.end,
             index: tail.index,
         };
         self.files.push(entry);

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_purged_transaction_is_done_without_once_and_never_after_a_divergence() {
         let purged = ErrPacket::new(1236, b"HY000", "required binlog files have been purged.");
-        let purged = fault::server(purged, "spillway", true);
+        let purged = fault::server(purged, "spillway", None);
         let mut attempts = Attempts::default();
         assert!(attempts.goes_on_unproven(&purged, false));
         assert!(attempts.take_at_its_word() && !attempts.take_at_its_word());

@@ -9,9 +9,11 @@ use super::fault::{self, Fault};
 use super::login;
 use super::packets::PacketReader;
 use crate::source::{Greeting, ServerStream, Upstream};
+use crate::tls::{Encryption, TlsFault, TlsOptions};
 use crate::wire::WireError;
+use crate::wire::capability::SSL;
 use crate::wire::cursor::Cursor;
-use crate::wire::handshake::ServerGreeting;
+use crate::wire::handshake::{HandshakeResponse, ServerGreeting, SslRequest};
 use crate::wire::packet::put_packet;
 use crate::wire::reply::{EofPacket, ErrPacket};
 
@@ -43,36 +45,85 @@ pub(crate) struct Connection {
     pub(crate) thread_id: u32,
     user: String,
     logged_in: bool,
+    /// What a refused login may be due to besides user and password.
+    login_hint: &'static str,
 }
 
 /// One row of text columns; `None` is NULL.
 pub(crate) type Row = Vec<Option<String>>;
 
 impl Connection {
+    /// Connects as far as a login, with TLS where `tls` says so; answers how the connection is encrypted.
+    pub(crate) async fn reach(upstream: &Upstream) -> Result<Option<Encryption>, Fault> {
+        let mut connection = Self::connect(upstream, "").await?;
+        let greeting = connection.greeting(upstream).await?;
+        if upstream.tls().applies(upstream.address(), greeting.capabilities & SSL != 0)? {
+            let mut login = login::login_packet(&greeting, "", "")?;
+            login.capabilities |= SSL;
+            connection = connection.encrypted(upstream, &login).await?;
+        }
+        Ok(connection.stream.encryption().cloned())
+    }
+
     /// Connects and logs in; remembers the server's greeting in `upstream`.
     pub(crate) async fn open(
         upstream: &Upstream,
         user: &str,
         password: &str,
     ) -> Result<Self, Fault> {
+        let mut connection = Self::connect(upstream, user).await?;
+        let greeting = connection.greeting(upstream).await?;
+        let tls = upstream.tls();
+        let mut login = login::login_packet(&greeting, user, password)?;
+        if tls.applies(upstream.address(), greeting.capabilities & SSL != 0)? {
+            login.capabilities |= SSL;
+            connection = connection.encrypted(upstream, &login).await?;
+        }
+        connection.login_hint = login_hint(tls, connection.stream.encryption());
+        // As a whole: a server that asks again and again would never be late with one answer.
+        timeout(DEADLINE, login::log_in(&mut connection, &greeting, &login, password))
+            .await
+            .map_err(|_| Fault::Silent(DEADLINE.as_secs()))?
+            .map_err(|fault| match fault {
+                Fault::Lost(error) => tls.explain_late(&error).map_or(error.into(), Fault::from),
+                fault => fault,
+            })?;
+        connection.logged_in = true;
+        Ok(connection)
+    }
+
+    async fn connect(upstream: &Upstream, user: &str) -> Result<Self, Fault> {
         let address = upstream.address();
         let failed = |error| Fault::Connect { address: address.to_string(), error };
         let stream = timeout(DEADLINE, address.connect()).await;
         let stream = stream.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?;
-        let (reader, user_name) = (PacketReader::new(MAX_ANSWER), user.to_owned());
-        let mut connection =
-            Self { stream, reader, thread_id: 0, user: user_name, logged_in: false };
-        let payload = connection.answer().await?;
-        connection.check_error(&payload)?;
+        let (reader, user) = (PacketReader::new(MAX_ANSWER), user.to_owned());
+        Ok(Self { stream, reader, thread_id: 0, user, logged_in: false, login_hint: "" })
+    }
+
+    async fn greeting(&mut self, upstream: &Upstream) -> Result<ServerGreeting, Fault> {
+        let payload = self.answer_or_error().await?;
         let greeting = ServerGreeting::parse(&payload)?;
-        connection.thread_id = greeting.thread_id;
+        self.thread_id = greeting.thread_id;
         upstream.set_greeting(Greeting { version: greeting.version.clone(), payload });
-        // As a whole: a server that asks again and again would never be late with one answer.
-        timeout(DEADLINE, login::log_in(&mut connection, &greeting, user, password))
-            .await
-            .map_err(|_| Fault::Silent(DEADLINE.as_secs()))??;
-        connection.logged_in = true;
-        Ok(connection)
+        Ok(greeting)
+    }
+
+    /// Asks for TLS, with what the login will say again, and does the handshake.
+    async fn encrypted(
+        mut self,
+        upstream: &Upstream,
+        login: &HandshakeResponse,
+    ) -> Result<Self, Fault> {
+        let HandshakeResponse { capabilities, max_packet, charset, .. } = *login;
+        self.send(&SslRequest { capabilities, max_packet, charset }.encode()).await?;
+        if self.reader.has_unread() {
+            return Err(TlsFault::Injected.into());
+        }
+        let handshake = upstream.tls().encrypt(upstream.address(), self.stream);
+        let stream = timeout(DEADLINE, handshake).await;
+        let stream = stream.map_err(|_| Fault::Silent(DEADLINE.as_secs()))??;
+        Ok(Self { stream, ..self })
     }
 
     /// Asks; answers the rows, none for a statement without a result.
@@ -151,6 +202,8 @@ impl Connection {
         let mut bytes = Vec::with_capacity(payload.len() + 4);
         self.reader.sequence = put_packet(&mut bytes, self.reader.sequence, payload);
         self.stream.write_all(&bytes).await?;
+        // TLS may still have a part of it.
+        self.stream.flush().await?;
         Ok(())
     }
 
@@ -188,7 +241,20 @@ impl Connection {
         if payload.first() != Some(&ERR) {
             return Ok(());
         }
-        Err(fault::server(ErrPacket::parse(payload)?, &self.user, self.logged_in))
+        let hint = (!self.logged_in).then_some(self.login_hint);
+        Err(fault::server(ErrPacket::parse(payload)?, &self.user, hint))
+    }
+}
+
+fn login_hint(tls: &TlsOptions, encryption: Option<&Encryption>) -> &'static str {
+    match encryption {
+        None => {
+            ", and whether the account or the upstream requires an encrypted connection (this one is not: see ssl_mode)"
+        }
+        Some(_) if tls.client.is_none() => {
+            ", and whether the account requires a client's certificate (ssl_cert and ssl_key)"
+        }
+        Some(_) => ", and whether the account accepts the certificate in ssl_cert",
     }
 }
 

@@ -10,6 +10,7 @@ use spillway_binlog::transaction::TransactionError;
 
 use super::packets::PacketError;
 use super::watch::Difference;
+use crate::tls::TlsFault;
 use crate::wire::WireError;
 use crate::wire::reply::ErrPacket;
 
@@ -56,6 +57,9 @@ pub(crate) enum Fault {
     /// An ERR packet, with a sentence that says what to do where one is known.
     #[error("{advice}")]
     Server { error: ErrPacket, advice: String, verdict: Verdict },
+    /// The connection cannot be encrypted as `ssl_mode` wants it.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
     /// Something is set so that it cannot be captured.
     #[error("{0}")]
     Refused(String),
@@ -86,6 +90,7 @@ impl Fault {
             Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
                 Verdict::DiskFull
             }
+            Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
             Self::Align(AlignError::Transaction(TransactionError::Cache(error)))
                 if is_full(error) =>
             {
@@ -111,6 +116,7 @@ impl Fault {
             Self::Transaction(_) => "transaction",
             Self::Server { verdict: Verdict::DuplicateServerId, .. } => "duplicate_server_id",
             Self::Server { .. } => "server_error",
+            Self::Tls(_) => "tls",
             Self::Refused(_) => "refused",
             Self::Diverged(_) => "diverged",
             Self::Align(_) => "align",
@@ -122,32 +128,39 @@ impl Fault {
 const ACCESS_DENIED: u16 = 1045;
 const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
+const TLS_REQUIRED: u16 = 3159;
 const PURGED: &str = "have been purged";
 const DUPLICATE_SERVER_ID: u16 = 4052;
 /// How servers without that error say it in a refused dump.
 const SAME_SERVER_ID: [&str; 2] =
     ["with the same server_id", "with the same server_uuid/server_id"];
 
-/// What an ERR packet of the upstream means here. After the login "access denied" is how COM_REGISTER_SLAVE answers an
-/// account without the privilege.
-pub(crate) fn server(error: ErrPacket, user: &str, logged_in: bool) -> Fault {
+/// What an ERR packet of the upstream means here; `login` says, during a login, what else its refusal may be due to. After the
+/// login "access denied" is how COM_REGISTER_SLAVE answers an account without the privilege.
+pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault {
     let text = error.message.clone();
-    let (verdict, advice) = match error.code {
-        ACCESS_DENIED if !logged_in => (
+    let (verdict, advice) = match (error.code, login) {
+        (ACCESS_DENIED, Some(hint)) => (
             Verdict::Refused,
             format!(
-                "the upstream refuses the login: {text}; check user and password of the source"
+                "the upstream refuses the login: {text}; check user and password of the source{hint}"
             ),
         ),
-        ACCESS_DENIED | NO_PRIVILEGE => (
+        (TLS_REQUIRED, _) => (
+            Verdict::Refused,
+            format!(
+                "the upstream takes encrypted connections only: {text}; set ssl_mode to \"REQUIRED\" or stricter"
+            ),
+        ),
+        (ACCESS_DENIED | NO_PRIVILEGE, _) => (
             Verdict::Refused,
             format!(
                 "the account lacks a privilege: {text}; GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {user}"
             ),
         ),
-        DUMP_REFUSED => dump_refused(&text),
-        DUPLICATE_SERVER_ID => duplicate_server_id(&text),
-        code => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
+        (DUMP_REFUSED, _) => dump_refused(&text),
+        (DUPLICATE_SERVER_ID, _) => duplicate_server_id(&text),
+        (code, _) => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
     };
     Fault::Server { error, advice, verdict }
 }
@@ -183,7 +196,7 @@ mod tests {
     use super::*;
 
     fn verdict(code: u16, text: &str) -> (Verdict, String) {
-        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway", false);
+        let fault = server(ErrPacket::new(code, b"HY000", text), "spillway", Some(""));
         (fault.verdict(), fault.to_string())
     }
 
@@ -194,7 +207,7 @@ mod tests {
         assert!(advice.contains("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO spillway"));
         assert_eq!(verdict(ACCESS_DENIED, "no").0, Verdict::Refused);
         let registering = ErrPacket::new(ACCESS_DENIED, b"28000", "Access denied for user");
-        let registering = server(registering, "spillway", true);
+        let registering = server(registering, "spillway", None);
         assert_eq!(registering.verdict(), Verdict::Refused);
         assert!(registering.to_string().contains("GRANT REPLICATION SLAVE"));
         let purged = "Could not find GTID state requested by slave in any binlog files. Probably the slave state is too old and required binlog files have been purged.";

@@ -1,6 +1,10 @@
-//! Logging in to an upstream: mysql_native_password, client_ed25519 and caching_sha2_password (with RSA on plain connections).
+//! Logging in to an upstream: mysql_native_password, client_ed25519, parsec and caching_sha2_password (with RSA where somebody on
+//! the way could read the password).
 
-use mysql_common::scramble::{create_response_for_ed25519, scramble_native, scramble_sha256};
+use mysql_common::packets::parse_parsec_salt;
+use mysql_common::scramble::{
+    create_response_for_ed25519, create_response_for_parsec, scramble_native, scramble_sha256,
+};
 
 use super::connection::Connection;
 use super::fault::Fault;
@@ -13,6 +17,12 @@ use crate::wire::handshake::{AuthMoreData, AuthSwitchRequest, HandshakeResponse,
 const NATIVE: &str = "mysql_native_password";
 const ED25519: &str = "client_ed25519";
 const CACHING_SHA2: &str = "caching_sha2_password";
+/// Its dialogue begins with an empty packet, which is answered with the account's salt.
+const PARSEC: &str = "parsec";
+/// How the account's salt of parsec begins where a server sends it bare, as the first ones with parsec did.
+const PARSEC_SALT: u8 = b'P';
+/// MariaDB 11.8 asks for 1024. Up to this many take a second or two; a server that wants more wants to keep us busy.
+const MAX_PARSEC_ITERATIONS: u32 = 1 << 20;
 
 const OK: u8 = 0;
 const AUTH_MORE: u8 = 1;
@@ -31,26 +41,30 @@ const MAX_PACKET: u32 = 1 << 30;
 pub(super) async fn log_in(
     connection: &mut Connection,
     greeting: &ServerGreeting,
-    user: &str,
+    login: &HandshakeResponse,
     password: &str,
 ) -> Result<(), Fault> {
-    let plugin = if is_known(&greeting.auth_plugin) { &greeting.auth_plugin } else { NATIVE };
-    let response = login_packet(greeting, plugin, user, password)?;
-    connection.send(&response.encode()).await?;
-    let mut salt = greeting.salt.clone();
+    connection.send(&login.encode()).await?;
+    let (mut plugin, mut salt) = (login.auth_plugin.clone(), greeting.salt.clone());
     loop {
         let payload = connection.answer_or_error().await?;
         match payload.first() {
             Some(&OK) => return Ok(()),
             Some(&AUTH_SWITCH) => {
                 let switch = AuthSwitchRequest::parse(&payload)?;
-                salt.clone_from(&switch.data);
-                let answer = answer(&switch.auth_plugin, &salt, password)?;
-                connection.send(&answer).await?;
+                (plugin, salt) = (switch.auth_plugin, switch.data);
+                connection.send(&answer(&plugin, &salt, password)?).await?;
             }
-            Some(&AUTH_MORE) => {
+            Some(&AUTH_MORE) if plugin == CACHING_SHA2 => {
                 let data = AuthMoreData::parse(&payload)?.0.to_vec();
                 full_authentication(connection, &data, &salt, password).await?;
+            }
+            Some(&AUTH_MORE) if plugin == PARSEC => {
+                let data = AuthMoreData::parse(&payload)?.0;
+                connection.send(&parsec(data, &salt, password)?).await?;
+            }
+            Some(&PARSEC_SALT) if plugin == PARSEC => {
+                connection.send(&parsec(&payload, &salt, password)?).await?;
             }
             _ => return Err(refused("the upstream's login dialogue is not understood")),
         }
@@ -65,9 +79,9 @@ fn refused(sentence: &str) -> Fault {
     Fault::Refused(sentence.to_owned())
 }
 
-fn login_packet(
+/// What answers a greeting.
+pub(super) fn login_packet(
     greeting: &ServerGreeting,
-    plugin: &str,
     user: &str,
     password: &str,
 ) -> Result<HandshakeResponse, Fault> {
@@ -80,6 +94,7 @@ fn login_packet(
         | PLUGIN_AUTH_LENENC
         | CONNECT_ATTRS;
     const UTF8MB4: u8 = 45;
+    let plugin = if is_known(&greeting.auth_plugin) { &greeting.auth_plugin } else { NATIVE };
     let attribute = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     Ok(HandshakeResponse {
         capabilities: WANTED & (greeting.capabilities | CLIENT_MYSQL),
@@ -104,10 +119,24 @@ fn answer(plugin: &str, salt: &[u8], password: &str) -> Result<Vec<u8>, Fault> {
         NATIVE => Ok(scramble_native(salt, password).map(Vec::from).unwrap_or_default()),
         CACHING_SHA2 => Ok(scramble_sha256(salt, password).map(Vec::from).unwrap_or_default()),
         ED25519 => Ok(create_response_for_ed25519(password, salt).to_vec()),
+        PARSEC => Ok(Vec::new()),
         other => Err(Fault::Refused(format!(
-            "the account uses the authentication plugin {other}, which capture does not know: give it {NATIVE}, ed25519 or {CACHING_SHA2}"
+            "the account uses the authentication plugin {other}, which capture does not know: give it {NATIVE}, ed25519, {PARSEC} or {CACHING_SHA2}"
         ))),
     }
+}
+
+/// Signs the server's salt with a key made from the password and the account's salt.
+fn parsec(payload: &[u8], salt: &[u8], password: &str) -> Result<Vec<u8>, Fault> {
+    let not_understood = || refused("the upstream's parsec dialogue is not understood");
+    let (iterations, own_salt) = parse_parsec_salt(payload).ok_or_else(not_understood)?;
+    if iterations > MAX_PARSEC_ITERATIONS {
+        return Err(Fault::Refused(format!(
+            "the account's parsec wants {iterations} iterations, capture does {MAX_PARSEC_ITERATIONS} at most: set its password anew with fewer"
+        )));
+    }
+    let salt = salt.try_into().map_err(|_| not_understood())?;
+    Ok(create_response_for_parsec(password.as_bytes(), salt, iterations, own_salt).to_vec())
 }
 
 async fn full_authentication(
@@ -118,6 +147,9 @@ async fn full_authentication(
 ) -> Result<(), Fault> {
     match data {
         [FAST_AUTH_OK] => Ok(()),
+        [FULL_AUTH] if connection.stream.is_secure() => {
+            connection.send(&nul_terminated(password)).await
+        }
         [FULL_AUTH] => {
             connection.send(&[REQUEST_PUBLIC_KEY]).await?;
             let payload = connection.answer_or_error().await?;
@@ -129,10 +161,13 @@ async fn full_authentication(
     }
 }
 
+fn nul_terminated(password: &str) -> Vec<u8> {
+    [password.as_bytes(), &[0]].concat()
+}
+
 /// The password, NUL-terminated, XORed with the salt and encrypted with the server's key (RSA, OAEP).
 fn seal_password(password: &str, salt: &[u8], key: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut text = password.as_bytes().to_vec();
-    text.push(0);
+    let mut text = nul_terminated(password);
     for (byte, salt) in text.iter_mut().zip(salt.iter().cycle()) {
         *byte ^= salt;
     }
@@ -142,24 +177,4 @@ fn seal_password(password: &str, salt: &[u8], key: &[u8]) -> Result<Vec<u8>, Fau
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_password_is_an_empty_answer() {
-        for plugin in [NATIVE, CACHING_SHA2] {
-            assert!(answer(plugin, &[1; 20], "").unwrap().is_empty());
-            assert!(!answer(plugin, &[1; 20], "x").unwrap().is_empty());
-        }
-        assert_eq!(answer(ED25519, &[1; 32], "x").unwrap().len(), 64);
-        assert!(answer("dialog", &[], "x").unwrap_err().to_string().contains("dialog"));
-    }
-
-    #[test]
-    fn a_public_key_that_is_none_is_an_error() {
-        for key in [b"".as_slice(), b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
-        {
-            assert!(seal_password("secret", &[1; 20], key).is_err());
-        }
-    }
-}
+mod tests;

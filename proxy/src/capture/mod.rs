@@ -5,8 +5,8 @@
 
 mod attempts;
 mod backoff;
-mod connection;
-mod fault;
+pub(crate) mod connection;
+pub(crate) mod fault;
 mod login;
 mod packets;
 mod peers;
@@ -18,7 +18,7 @@ mod watch;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub(crate) struct Context {
     pub(crate) peers: Arc<Peers>,
     /// The upstream's thread of a semi-synchronous dump; 0 is none.
     pub(crate) dump_thread: Arc<AtomicU32>,
+    /// This process has begun the source's domains in the log.
+    pub(crate) has_begun: Arc<AtomicBool>,
 }
 
 /// The captures of a log, running.
@@ -133,6 +135,7 @@ pub fn start(
         metrics,
         peers: Arc::clone(&peers),
         dump_thread: Arc::default(),
+        has_begun: Arc::default(),
     };
     let threads = sources.into_iter().map(|source| spawn(context(source), shutdown.clone()));
     Ok(CaptureHandle { threads: threads.collect::<io::Result<_>>()? })

@@ -102,6 +102,11 @@ impl PacketReader {
         Ok(())
     }
 
+    /// Whether bytes have been read that nobody has taken.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Reads more, once. The buffer grows to the packet at hand where that is larger, at most 16 MiB.
     pub(crate) async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
         self.make_room();

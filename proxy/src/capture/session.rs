@@ -64,7 +64,21 @@ pub(super) async fn end_dump(context: &Context) {
 pub(super) async fn connect(context: &Context) -> Result<Connection, Fault> {
     let credentials = &context.options.credentials;
     let password = (credentials.password)().map_err(Fault::Refused)?;
-    Connection::open(&context.upstream, &credentials.user, &password).await
+    let connection = Connection::open(&context.upstream, &credentials.user, &password).await?;
+    note_certificates(context, &connection);
+    Ok(connection)
+}
+
+fn note_certificates(context: &Context, connection: &Connection) {
+    let Some(encryption) = connection.stream.encryption() else { return };
+    let (source, metrics) = (context.upstream.name(), &context.metrics.certificates);
+    tracing::debug!(source, %encryption, "the connection to the upstream is encrypted");
+    if let Some(certificate) = &encryption.upstream {
+        metrics.upstream_ends(certificate.not_after);
+    }
+    if let Some(certificate) = &encryption.own {
+        metrics.own_ends(certificate.not_after);
+    }
 }
 
 /// The largest packet of a dump whose event can be part of a transaction of `max_cache_size` bytes.
@@ -126,8 +140,9 @@ async fn plan(
 ) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
     let new_start = context.upstream.new_start();
+    let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
     let alignment = match (has_begun(context), at_its_word) {
-        (true, false) if new_start.is_none() => Alignment::with_last(log, domains)?,
+        (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
         _ => Alignment::behind_last(log, domains),
     };
     if new_start.is_none() && has_begun(context) {
@@ -145,9 +160,7 @@ async fn plan(
             let begin = Some(Begin::WithGtidList);
             return Ok(Plan { connect_state: None, file, begin, alignment });
         }
-        StartPosition::Current => {
-            GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?)
-        }
+        StartPosition::Current => source,
         StartPosition::Gtid(list) => GtidState::from_list(list),
     };
     let state = domains.of_state(&state);
@@ -156,11 +169,12 @@ async fn plan(
     Ok(Plan { connect_state, file: String::new(), begin, alignment })
 }
 
-/// Whether the log has a beginning of the source's domains.
+/// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first
+/// transaction: that is remembered for as long as the process lives.
 fn has_begun(context: &Context) -> bool {
     let (log, domains) = (&context.log, &context.options.domains);
-    let known = || !domains.of_state(&log.gtid_state()).is_empty();
-    log.end() != LogEnd::default() && (domains.is_all() || known())
+    let known = || domains.is_all() || !domains.of_state(&log.gtid_state()).is_empty();
+    log.end() != LogEnd::default() && (context.has_begun.load(Ordering::Relaxed) || known())
 }
 
 /// A position in the source's domains, and where the upstream is in all others: it would refuse what another source has of

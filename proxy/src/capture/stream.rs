@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use spillway_binlog::alignment::{Alignment, Offer};
@@ -330,6 +331,7 @@ impl<'a> Stream<'a> {
         let domains = self.context.options.domains.clone();
         self.in_flight.add(self.context.submitter.begin_domains(format, state, domains), 0);
         self.begin = None;
+        self.context.has_begun.store(true, Ordering::Relaxed);
         self.context.upstream.has_begun_anew();
     }
 

@@ -25,7 +25,7 @@ const SETTINGS_EVERY: Duration = Duration::from_secs(60);
 
 /// What an idle upstream and the log have: one GTID a domain, sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     theirs: Vec<Gtid>,
     ours: Vec<Gtid>,
 }

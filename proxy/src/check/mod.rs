@@ -3,6 +3,7 @@
 //! `probe` and `disk` gather facts, `judge` turns facts into findings without any I/O.
 
 mod disk;
+mod encryption;
 mod grants;
 mod judge;
 mod probe;
@@ -107,11 +108,12 @@ async fn look_at(
 ) -> (Vec<Finding>, Option<String>) {
     let Some(capture) = &source.capture else {
         let relayed = Finding::ok("source.capture is false: the upstream is not recorded");
-        return (vec![relayed, probe::reach(&source.server).await], None);
+        return (vec![relayed, probe::reach(source).await], None);
     };
-    match probe::probe(&source.server, capture).await {
+    match probe::probe(source, capture).await {
         Ok(facts) => {
             let mut findings = judge::server(&facts, server_id, capture);
+            findings.extend(encryption::encryption(&facts, source));
             findings.extend(judge::history(&facts, capture, disk));
             (findings, Some(facts.version))
         }

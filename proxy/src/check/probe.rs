@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder, Row};
-
 use super::Finding;
-use crate::config::Capture;
-use crate::source::ServerAddress;
+use crate::capture::connection::{Connection, Row};
+use crate::capture::fault::Fault;
+use crate::config::{Capture, Source};
+use crate::source::{ServerAddress, Upstream};
+use crate::tls::{Encryption, SslMode};
 
 /// For the whole probe; a server that needs longer is as good as down.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,6 +25,8 @@ type Binlogs = Result<Vec<(String, u64)>, String>;
 pub(super) struct Facts {
     /// The address asked.
     pub(super) address: String,
+    /// How the connection is encrypted; `None` where it is not.
+    pub(super) encryption: Option<Encryption>,
     /// `VERSION()`.
     pub(super) version: String,
     /// `CURRENT_USER()`.
@@ -39,20 +41,17 @@ pub(super) struct Facts {
     pub(super) replica_ids: Vec<u32>,
 }
 
-/// Logs in and asks. The error is a sentence.
-pub(super) async fn probe(server: &ServerAddress, capture: &Capture) -> Result<Facts, String> {
+/// Logs in as capture does, and asks. The error is a sentence.
+pub(super) async fn probe(source: &Source, capture: &Capture) -> Result<Facts, String> {
+    let server = &source.server;
     let password = capture.password.read().map_err(|error| error.to_string())?;
-    let options = options(server, &capture.user, password.expose());
+    let upstream = Upstream::new(&source.name, server.clone()).with_tls(source.tls.clone());
     let work = async {
-        let mut conn = Conn::new(options).await.map_err(|error| {
-            format!("cannot log in to {server} as {}: {}", capture.user, sentence(&error))
-        })?;
-        let facts = ask(server, &mut conn).await;
-        let facts =
-            facts.map_err(|error| format!("{server} stopped answering: {}", sentence(&error)));
-        // The facts are there; how the connection ends does not matter.
-        let _ = conn.disconnect().await;
-        facts
+        let connection = Connection::open(&upstream, &capture.user, password.expose()).await;
+        let mut connection = connection
+            .map_err(|fault| format!("cannot log in to {server} as {}: {fault}", capture.user))?;
+        let facts = ask(server, &mut connection).await;
+        facts.map_err(|fault| format!("{server} does not answer: {fault}"))
     };
     match tokio::time::timeout(TIMEOUT, work).await {
         Ok(result) => result,
@@ -60,68 +59,65 @@ pub(super) async fn probe(server: &ServerAddress, capture: &Capture) -> Result<F
     }
 }
 
-/// Only whether something accepts connections there.
-pub(super) async fn reach(server: &ServerAddress) -> Finding {
-    match tokio::time::timeout(TIMEOUT, server.connect()).await {
-        Ok(Ok(_)) => Finding::ok(format!("upstream {server} accepts connections")),
-        Ok(Err(error)) => Finding::fault(format!("cannot connect to {server}: {error}")),
+/// Only whether a server answers there, encrypted as the relay's connections are.
+pub(super) async fn reach(source: &Source) -> Finding {
+    let server = &source.server;
+    let mut tls = source.tls.clone();
+    if !tls.mode.is_required() {
+        tls.mode = SslMode::Disabled;
+    }
+    let upstream = Upstream::new(&source.name, server.clone()).with_tls(tls);
+    match tokio::time::timeout(TIMEOUT, Connection::reach(&upstream)).await {
+        Ok(Ok(None)) => Finding::ok(format!("upstream {server} answers, not encrypted")),
+        Ok(Ok(Some(encryption))) => {
+            Finding::ok(format!("upstream {server} answers, encrypted: {encryption}"))
+        }
+        Ok(Err(fault)) => Finding::fault(format!("upstream {server}: {fault}")),
         Err(_) => Finding::fault(format!("{server} did not answer within {TIMEOUT:?}")),
     }
 }
 
-fn options(server: &ServerAddress, user: &str, password: &str) -> Opts {
-    let builder = OptsBuilder::default()
-        .user(Some(user))
-        .pass(Some(password))
-        // Otherwise it would move to a local server's socket by itself.
-        .prefer_socket(false);
-    match server {
-        ServerAddress::Tcp { host, port } => builder.ip_or_hostname(host.as_str()).tcp_port(*port),
-        ServerAddress::Unix(path) => builder.socket(Some(path.display().to_string())),
-    }
-    .into()
-}
-
-async fn ask(server: &ServerAddress, conn: &mut Conn) -> mysql_async::Result<Facts> {
-    let identity: Option<(String, String)> =
-        conn.query_first("SELECT VERSION(), CURRENT_USER()").await?;
-    let (version, account) = identity.unwrap_or_default();
+async fn ask(server: &ServerAddress, connection: &mut Connection) -> Result<Facts, Fault> {
+    let identity = connection.query("SELECT VERSION(), CURRENT_USER()").await?;
+    let (version, account) = identity.into_iter().find_map(pair).unwrap_or_default();
+    let grants = connection.query("SHOW GRANTS").await?;
+    let variables = connection.query(VARIABLES).await?;
     Ok(Facts {
         address: server.to_string(),
+        encryption: connection.stream.encryption().cloned(),
         version,
         account,
-        grants: conn.query("SHOW GRANTS").await?,
-        variables: conn.query::<(String, String), _>(VARIABLES).await?.into_iter().collect(),
-        binlogs: binlogs(conn).await?,
-        replica_ids: replica_ids(conn).await?,
+        grants: grants.into_iter().filter_map(first).collect(),
+        variables: variables.into_iter().filter_map(pair).collect(),
+        binlogs: binlogs(connection).await?,
+        replica_ids: replica_ids(connection).await?,
     })
 }
 
-async fn binlogs(conn: &mut Conn) -> mysql_async::Result<Binlogs> {
-    match conn.query::<Row, _>("SHOW BINARY LOGS").await {
-        // MySQL has a third column.
-        Ok(rows) => {
-            Ok(Ok(rows.iter().filter_map(|row| Some((row.get(0)?, row.get(1)?))).collect()))
-        }
-        Err(mysql_async::Error::Server(error)) => Ok(Err(error.message)),
-        Err(error) => Err(error),
+async fn binlogs(connection: &mut Connection) -> Result<Binlogs, Fault> {
+    // MySQL has a third column.
+    let sized = |row| pair(row).and_then(|(name, size)| Some((name, size.parse().ok()?)));
+    match connection.query("SHOW BINARY LOGS").await {
+        Ok(rows) => Ok(Ok(rows.into_iter().filter_map(sized).collect())),
+        Err(Fault::Server { error, .. }) => Ok(Err(error.message)),
+        Err(fault) => Err(fault),
     }
 }
 
 /// Needs a privilege Spillway does not ask for; whoever has it gets the better check.
-async fn replica_ids(conn: &mut Conn) -> mysql_async::Result<Vec<u32>> {
-    match conn.query::<Row, _>("SHOW SLAVE HOSTS").await {
-        Ok(rows) => Ok(rows.iter().filter_map(|row| row.get(0)).collect()),
-        Err(mysql_async::Error::Server(_)) => Ok(Vec::new()),
-        Err(error) => Err(error),
+async fn replica_ids(connection: &mut Connection) -> Result<Vec<u32>, Fault> {
+    match connection.query("SHOW SLAVE HOSTS").await {
+        Ok(rows) => Ok(rows.into_iter().filter_map(|row| first(row)?.parse().ok()).collect()),
+        Err(Fault::Server { .. }) => Ok(Vec::new()),
+        Err(fault) => Err(fault),
     }
 }
 
-/// The server's own words without the library's wrapping.
-fn sentence(error: &mysql_async::Error) -> String {
-    match error {
-        mysql_async::Error::Server(error) => format!("{} ({})", error.message, error.code),
-        mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.to_string(),
-        other => other.to_string(),
-    }
+fn first(row: Row) -> Option<String> {
+    row.into_iter().next()?
+}
+
+fn pair(row: Row) -> Option<(String, String)> {
+    let mut values = row.into_iter();
+    Some((values.next()??, values.next()??))
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::capture::StartPosition;
 use crate::source::ServerAddress;
+use crate::tls::{ClientCertificate, SslMode, TlsOptions};
 
 use super::fault::Fault;
 use super::key::{Key, Unavailable};
@@ -159,28 +160,50 @@ const COMMIT_ACK_ON_TIMEOUT: Unavailable = Unavailable {
     today: None,
 };
 
-const SSL_MODE: Unavailable = Unavailable {
+const SSL_MODE: Key<SslMode> = Key {
     name: "ssl_mode",
-    meaning: "TLS towards the upstream. Connections are plain in this release.",
-    today: Some("\"DISABLED\""),
+    meaning: "TLS towards the upstream. Of capture: `PREFERRED` encrypts where the server offers it (over TCP), and a handshake \
+              that fails is an error; `REQUIRED` never goes on without; `VERIFY_CA` also checks that an authority of `ssl_ca` \
+              has issued the certificate; `VERIFY_IDENTITY` also that it is for the host in `servers` (over a Unix socket \
+              `localhost`). The relay encrypts with \
+              `REQUIRED` and the stricter two, and stays plain with `DISABLED` and `PREFERRED`.",
+    allowed: "\"DISABLED\", \"PREFERRED\", \"REQUIRED\", \"VERIFY_CA\" or \"VERIFY_IDENTITY\"",
+    default: Some("\"PREFERRED\""),
+    reload: false,
+    secret: false,
+    parse: |value| value::one_of(value, &SslMode::NAMES),
 };
 
-const SSL_CA: Unavailable = Unavailable {
+const SSL_CA: Key<String> = Key {
     name: "ssl_ca",
-    meaning: "The authorities an upstream's certificate is checked against (PEM).",
-    today: None,
+    meaning: "The authorities an upstream's certificate is checked against (PEM), read again at every connect. Used by \
+              `VERIFY_CA` and `VERIFY_IDENTITY`.",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
-const SSL_CERT: Unavailable = Unavailable {
+const SSL_CERT: Key<String> = Key {
     name: "ssl_cert",
-    meaning: "The certificate shown to the upstream (PEM).",
-    today: None,
+    meaning: "The certificate shown to the upstream (PEM), read again at every connect. Where the relay encrypts, it is shown \
+              for every app.",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
-const SSL_KEY: Unavailable = Unavailable {
+const SSL_KEY: Key<String> = Key {
     name: "ssl_key",
-    meaning: "The private key of that certificate (PEM).",
-    today: None,
+    meaning: "The private key of that certificate (PEM, without a passphrase).",
+    allowed: "a path",
+    default: None,
+    reload: false,
+    secret: false,
+    parse: value::text,
 };
 
 pub(super) const KEYS: Keys = &[
@@ -218,6 +241,8 @@ pub struct Source {
     pub capture: Option<Capture>,
     /// How many apps at a time.
     pub max_connections: u32,
+    /// How connections to the upstream are encrypted.
+    pub tls: TlsOptions,
 }
 
 /// How a source is recorded.
@@ -255,12 +280,14 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Source, Fault> {
     let listen = section.optional(&LISTEN)?;
     let recorded = section.get(&CAPTURE)?;
     let account = read_account(section)?;
+    let tls = read_tls(section)?;
     let source = Source {
         name,
         server: only_server(section, servers)?,
         listen,
         capture: if recorded { Some(account.complete(section)?) } else { None },
         max_connections: section.get(&MAX_CONNECTIONS)?,
+        tls,
     };
     if source.listen.is_none() && source.capture.is_none() {
         let sentence = "`source.capture` is false and `source.listen` is missing, so there is nothing to do: set one";
@@ -277,6 +304,30 @@ fn only_server(section: &Section<'_>, servers: Vec<ServerAddress>) -> Result<Ser
         section.fault(sentence.to_owned())
     })?;
     Ok(server)
+}
+
+fn read_tls(section: &mut Section<'_>) -> Result<TlsOptions, Fault> {
+    let mode = section.get(&SSL_MODE)?;
+    let ca = section.optional(&SSL_CA)?.map(Into::into);
+    let client = match (section.optional(&SSL_CERT)?, section.optional(&SSL_KEY)?) {
+        (Some(cert), Some(key)) => Some(ClientCertificate { cert: cert.into(), key: key.into() }),
+        (None, None) => None,
+        (Some(_), None) => {
+            let sentence = "`source.ssl_cert` is set and `source.ssl_key` is missing: name the certificate's private key";
+            return Err(section.fault(sentence.to_owned()));
+        }
+        (None, Some(_)) => {
+            let sentence = "`source.ssl_key` is set and `source.ssl_cert` is missing: name the key's certificate";
+            return Err(section.fault(sentence.to_owned()));
+        }
+    };
+    if mode.verifies() && ca.is_none() {
+        return Err(section.fault(format!(
+            "`source.ssl_mode` is {} and `source.ssl_ca` is missing: name the file with the authority's certificate",
+            mode.as_str()
+        )));
+    }
+    Ok(TlsOptions { mode, ca, client })
 }
 
 /// What the file says about the account, complete or not.

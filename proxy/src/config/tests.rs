@@ -7,6 +7,7 @@ use spillway_binlog::CommitLevel;
 use super::*;
 use crate::capture::StartPosition;
 use crate::serve::{self, Privilege};
+use crate::tls::{ClientCertificate, SslMode, TlsOptions};
 
 const SMALLEST: &str =
     "server_id = 1\n[[source]]\nservers = [\"db:3306\"]\nuser = \"u\"\npassword = \"\"\n";
@@ -125,7 +126,7 @@ fn a_source_is_semi_synchronous_only_where_it_is_asked_to_be() {
 #[test]
 fn what_is_the_behaviour_today_may_be_written_out() {
     parse(&format!(
-        "{SMALLEST}commit_ack = \"upstream\"\nssl_mode = \"DISABLED\"\n\
+        "{SMALLEST}commit_ack = \"upstream\"\n\
          [relay]\nrequire_secure_transport = false\nproxy_protocol_networks = []\nproxy_protocol_to_upstream = false\n\
          [replicas]\nrequire_secure_transport = false\n"
     ))
@@ -143,10 +144,6 @@ fn what_does_not_exist_yet_is_known_and_refused() {
                 "commit_ack_replicas = 1",
                 "commit_ack_timeout = \"10s\"",
                 "commit_ack_on_timeout = \"ack\"",
-                "ssl_mode = \"PREFERRED\"",
-                "ssl_ca = \"ca.pem\"",
-                "ssl_cert = \"c.pem\"",
-                "ssl_key = \"k.pem\"",
             ][..],
         ),
         (
@@ -170,7 +167,30 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         expect_faults(header, &values);
     }
     expect_faults("[[source]]", &[("commit_ack = 5", "release: only `\"upstream\"` is")]);
-    expect_faults("[[source]]", &[("ssl_ca = \"ca.pem\"", "release: leave it out")]);
+    expect_faults("[[source]]", &[("commit_ack_replicas = 1", "release: leave it out")]);
+}
+
+#[test]
+fn encryption_towards_the_upstream_is_read_and_its_parts_belong_together() {
+    let tls = |lines: &str| parse(&format!("{SMALLEST}{lines}")).unwrap().sources.remove(0).tls;
+    assert_eq!(tls(""), TlsOptions::default());
+    assert_eq!(TlsOptions::default().mode, SslMode::Preferred);
+    let all =
+        tls("ssl_mode = \"VERIFY_IDENTITY\"\nssl_ca = \"ca\"\nssl_cert = \"c\"\nssl_key = \"k\"\n");
+    let client = ClientCertificate { cert: "c".into(), key: "k".into() };
+    let expected =
+        TlsOptions { mode: SslMode::VerifyIdentity, ca: Some("ca".into()), client: Some(client) };
+    assert_eq!(all, expected);
+    expect_faults(
+        "[[source]]",
+        &[
+            ("ssl_mode = \"required\"", "\"VERIFY_IDENTITY\""),
+            ("ssl_mode = \"VERIFY_CA\"", "`source.ssl_ca` is missing"),
+            ("ssl_cert = \"c\"", "`source.ssl_key` is missing"),
+            ("ssl_key = \"k\"", "`source.ssl_cert` is missing"),
+            ("ssl_ca = \"\"", "a path"),
+        ],
+    );
 }
 
 #[test]

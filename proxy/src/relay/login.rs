@@ -1,5 +1,8 @@
 //! The start of a connection: connecting upstream, passing the greeting on, reading the client's login. What comes then, the
 //! dialogue of whatever authentication plugin, only has to pass.
+//!
+//! Where `ssl_mode` requires it, TLS begins between the client's login and its passing on: servers take the capabilities of a
+//! session from the request for TLS, so that has to say what the login says.
 
 use std::io;
 
@@ -14,9 +17,10 @@ use super::refusal::{
 };
 use super::worker::Worker;
 use crate::source::{Greeting, ServerStream};
+use crate::tls::TlsFault;
 use crate::wire::capability::{self, COMPRESS, SSL, ZSTD_COMPRESSION};
-use crate::wire::handshake::{HandshakeResponse, ServerGreeting, SslRequest};
-use crate::wire::packet::{HEADER_LEN, Header};
+use crate::wire::handshake::{HandshakeResponse, LOGIN_HEAD_LEN, ServerGreeting, SslRequest};
+use crate::wire::packet::{HEADER_LEN, Header, put_packet};
 use crate::wire::reply::{ERR, ErrPacket};
 
 /// Not offered to clients: bytes under TLS or compression cannot be followed.
@@ -54,20 +58,38 @@ impl RawPacket {
     fn payload_mut(&mut self) -> &mut [u8] {
         self.0.get_mut(HEADER_LEN..).unwrap_or_default()
     }
+
+    /// Sets CLIENT_SSL in a login.
+    fn add_ssl(&mut self) {
+        for (byte, bits) in self.payload_mut().iter_mut().zip(SSL.to_le_bytes()) {
+            *byte |= bits;
+        }
+    }
+
+    /// What asks for TLS before this login: its fixed part, under its number.
+    fn ssl_request(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let fixed = self.payload().get(..LOGIN_HEAD_LEN).unwrap_or_default();
+        put_packet(&mut bytes, self.sequence(), fixed);
+        bytes
+    }
 }
 
 /// An upstream that has greeted.
 #[derive(Debug)]
 pub(super) struct Greeted {
-    pub(super) server: ServerStream,
+    server: ServerStream,
     packet: RawPacket,
     capabilities: u64,
+    /// Whether TLS comes before the login.
+    encrypt: bool,
 }
 
 /// A client's login.
 #[derive(Debug)]
 pub(super) struct Login {
     packet: RawPacket,
+    plugin: String,
     /// What greeting and login have in common.
     pub(super) capabilities: u64,
     pub(super) sequence: u8,
@@ -150,12 +172,37 @@ fn greeted(
     if packet.sequence() != 0 {
         return Err(no_server(worker, "its greeting does not have the sequence number 0"));
     }
+    let encrypt =
+        encrypts(worker, greeting.capabilities).map_err(|fault| no_tls(worker, &fault))?;
     let remembered = Greeting { version: greeting.version, payload: packet.payload().to_vec() };
     worker.upstream.set_greeting(remembered);
     ServerGreeting::mask_capabilities(packet.payload_mut(), MASKED_CAPABILITIES)
         .map_err(|fault| no_server(worker, &fault.to_string()))?;
     let capabilities = greeting.capabilities & !MASKED_CAPABILITIES;
-    Ok(Greeted { server, packet, capabilities })
+    Ok(Greeted { server, packet, capabilities, encrypt })
+}
+
+/// `PREFERRED` leaves the relay plain: its settings say so.
+fn encrypts(worker: &Worker, capabilities: u64) -> Result<bool, TlsFault> {
+    let tls = worker.upstream.tls();
+    let applies = || tls.applies(worker.upstream.address(), capabilities & SSL != 0);
+    if tls.mode.is_required() { applies() } else { Ok(false) }
+}
+
+fn no_tls(worker: &Worker, fault: &TlsFault) -> Refused {
+    let (source, address) = (worker.upstream.name(), worker.upstream.address());
+    let error = fault.to_string();
+    if worker.no_tls.replace(error.clone()) != error {
+        tracing::warn!(source, %address, error, "connections to the upstream cannot be encrypted");
+    }
+    unreachable(worker, &error)
+}
+
+fn note_encrypted(worker: &Worker) {
+    if !worker.no_tls.take().is_empty() {
+        let source = worker.upstream.name();
+        tracing::info!(source, "connections to the upstream can be encrypted again");
+    }
 }
 
 fn no_server(worker: &Worker, why: &str) -> Refused {
@@ -181,10 +228,10 @@ fn refused_by_upstream(worker: &Worker, payload: &[u8]) -> Refused {
 impl Greeted {
     /// Passes the greeting on and reads the client's answer to it; passes that on too, if it is one that can be followed.
     pub(super) async fn login(
-        &mut self,
+        self,
         worker: &Worker,
         client: &mut TcpStream,
-    ) -> Result<Login, Refused> {
+    ) -> Result<(Login, ServerStream), Refused> {
         let limit = worker.options.login_timeout;
         let answer = async {
             client.write_all(&self.packet.0).await?;
@@ -198,9 +245,17 @@ impl Greeted {
             Ok(Err(error)) => return Err(cut(&error)),
             Err(_) => return Err(too_slow()),
         };
-        let login = self.check(packet).map_err(|fault| bad_login(&fault))?;
-        match timeout(limit, self.server.write_all(&login.packet.0)).await {
-            Ok(Ok(())) => Ok(login),
+        let mut login = self.check(packet).map_err(|fault| bad_login(&fault))?;
+        let mut server = self.server;
+        if self.encrypt {
+            server = encrypted(worker, server, &mut login).await?;
+        }
+        let sent = async {
+            server.write_all(&login.packet.0).await?;
+            server.flush().await
+        };
+        match timeout(limit, sent).await {
+            Ok(Ok(())) => Ok((login, server)),
             Ok(Err(error)) => Err(unreachable(worker, &error.to_string())),
             Err(_) => Err(unreachable(worker, "it does not read")),
         }
@@ -229,8 +284,30 @@ impl Greeted {
             plugin = login.auth_plugin,
             "login"
         );
-        Ok(Login { packet, capabilities, sequence })
+        Ok(Login { packet, plugin: login.auth_plugin, capabilities, sequence })
     }
+}
+
+/// Begins TLS, and makes the login one that follows it.
+async fn encrypted(
+    worker: &Worker,
+    mut server: ServerStream,
+    login: &mut Login,
+) -> Result<ServerStream, Refused> {
+    login.packet.add_ssl();
+    let handshake = async {
+        server.write_all(&login.packet.ssl_request()).await.map_err(TlsFault::Lost)?;
+        worker.upstream.tls().encrypt(worker.upstream.address(), server).await
+    };
+    let mut server = match timeout(worker.options.connect_timeout, handshake).await {
+        Ok(encrypted) => encrypted.map_err(|fault| no_tls(worker, &fault))?,
+        Err(_) => return Err(unreachable(worker, "the TLS handshake does not end")),
+    };
+    note_encrypted(worker);
+    if let ServerStream::Tls(stream) = &mut server {
+        stream.renumber_login(&login.plugin);
+    }
+    Ok(server)
 }
 
 pub(super) fn bad_login(fault: &str) -> Refused {

@@ -96,6 +96,11 @@ impl Pump {
         &self.tally.follower
     }
 
+    /// The upstream's end.
+    pub(super) fn server(&self) -> &ServerStream {
+        &self.server
+    }
+
     /// Gives up the upstream; what is left is the client, and its seat to be kept as long as that is open.
     pub(super) fn into_client(self) -> (TcpStream, Seat) {
         (self.client, self.seat)

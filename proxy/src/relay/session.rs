@@ -16,6 +16,7 @@ use super::refusal::{
     self, CONNECTION_LOST, LINK_FAILURE, REJECTED, SHUTDOWN, TOO_MANY_CONNECTIONS, UNREACHABLE,
 };
 use super::worker::Worker;
+use crate::source::ServerStream;
 use crate::wire::reply::ErrPacket;
 
 /// How long an upstream may take to close a connection that its client has closed. It may be in a long statement, which it
@@ -57,18 +58,17 @@ fn note_refused(worker: &Worker, refused: &Refused) {
     worker.metrics.refused(refused.reason);
 }
 
-async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, mut greeted: Greeted) {
-    let login = match greeted.login(&worker, &mut client).await {
+async fn relay(worker: Rc<Worker>, seat: Seat, mut client: TcpStream, greeted: Greeted) {
+    let (login, server) = match greeted.login(&worker, &mut client).await {
         Ok(login) => login,
         Err(refused) => {
             note_refused(&worker, &refused);
-            drop(greeted);
             return login::tell(&mut client, sequence_of_refusal(refused.reason), &refused).await;
         }
     };
     let follower = Follower::new(login.capabilities, login.sequence);
     drop(login);
-    let mut pump = Pump::new(Rc::clone(&worker), seat, client, greeted.server, follower);
+    let mut pump = Pump::new(Rc::clone(&worker), seat, client, server, follower);
     match authenticate(&worker, &mut pump).await {
         Ok(true) => {
             let stop = pump.run().await;
@@ -114,6 +114,7 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
                 worker.metrics.refused(Refusal::LoginCut);
                 return Ok(false);
             }
+            Stop::UpstreamClosed if is_stuck(pump.server()) => full_authentication(worker),
             Stop::UpstreamClosed => upstream_left_login(worker),
             Stop::Drained | Stop::Cut => {
                 let message = "Server shutdown in progress".to_owned();
@@ -122,6 +123,20 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
         };
         return Err((refused, pump.follower().awaited_sequence().or(awaited)));
     }
+}
+
+fn is_stuck(server: &ServerStream) -> bool {
+    matches!(server, ServerStream::Tls(stream) if stream.is_stuck())
+}
+
+fn full_authentication(worker: &Worker) -> Refused {
+    let (name, address) = (worker.upstream.name(), worker.upstream.address());
+    let message = format!(
+        "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass while ssl_mode \
+         encrypts behind the client's back: log in to the source directly once, after which it knows the account"
+    );
+    tracing::warn!(source = name, "a login was refused: {message}");
+    Refused::new(Refusal::AccessDenied, UNREACHABLE, LINK_FAILURE, message)
 }
 
 fn upstream_left_login(worker: &Worker) -> Refused {

@@ -8,9 +8,12 @@ use std::time::Instant;
 
 use spillway_metrics::Registry;
 
+mod encryption;
+
 use super::follower::Command;
 use super::*;
 use crate::source::ServerAddress;
+use crate::tls::TlsOptions;
 use crate::wire::capability as cap;
 use crate::wire::handshake::{HandshakeResponse, ServerGreeting, SslRequest};
 use crate::wire::packet::{HEADER_LEN, Header, put_packet};
@@ -32,9 +35,14 @@ struct Rig {
 
 impl Rig {
     fn new(address: &str, change: impl FnOnce(&mut RelayOptions)) -> Self {
+        Self::with_tls(address, TlsOptions::default(), change)
+    }
+
+    fn with_tls(address: &str, tls: TlsOptions, change: impl FnOnce(&mut RelayOptions)) -> Self {
         let registry = Registry::new();
         let metrics = RelayMetrics::register(&registry).unwrap();
-        let upstream = Arc::new(Upstream::new("main", address.parse::<ServerAddress>().unwrap()));
+        let upstream = Upstream::new("main", address.parse::<ServerAddress>().unwrap());
+        let upstream = Arc::new(upstream.with_tls(tls));
         let mut options = RelayOptions::new("127.0.0.1:0".parse().unwrap());
         change(&mut options);
         let shutdown = CancellationToken::new();
@@ -92,7 +100,7 @@ impl Drop for Rig {
 }
 
 /// One end of a connection, packet by packet.
-struct Peer(TcpStream);
+struct Peer<S = TcpStream>(S);
 
 impl Peer {
     fn new(stream: TcpStream) -> Self {
@@ -100,7 +108,9 @@ impl Peer {
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         Self(stream)
     }
+}
 
+impl<S: Read + Write> Peer<S> {
     fn send(&mut self, sequence: u8, payload: &[u8]) {
         let mut bytes = Vec::new();
         put_packet(&mut bytes, sequence, payload);

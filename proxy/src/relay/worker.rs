@@ -46,6 +46,8 @@ pub(super) struct Worker {
     pub(super) drain: Rc<Drain>,
     /// Whether the last attempt to connect failed, so that an outage is logged once and not for each client.
     pub(super) upstream_down: Cell<bool>,
+    /// Why the last connection could not be encrypted; empty where it could. Logged where it changes.
+    pub(super) no_tls: RefCell<String>,
 }
 
 impl WorkerThread {
@@ -84,6 +86,7 @@ impl WorkerThread {
             buffer: RefCell::new(vec![0; BUFFER_LEN].into_boxed_slice()),
             drain: Rc::new(Drain::new()),
             upstream_down: Cell::new(false),
+            no_tls: RefCell::default(),
         });
         runtime.block_on(async move {
             if let Some(acceptor) = acceptor {

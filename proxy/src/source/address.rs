@@ -10,6 +10,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::tls::{Encryption, TlsStream};
+
 /// `host:port`, `[v6]:port` or `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
@@ -82,6 +84,23 @@ pub enum ServerStream {
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
+    /// Encrypted, over one of these.
+    Tls(Box<TlsStream>),
+}
+
+impl ServerStream {
+    /// How it is encrypted; `None` where it is not.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        match self {
+            Self::Tls(stream) => Some(stream.encryption()),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether a server takes a password on it as it is: nobody on the way can read it.
+    pub fn is_secure(&self) -> bool {
+        !matches!(self, Self::Tcp(_))
+    }
 }
 
 impl AsyncRead for ServerStream {
@@ -93,6 +112,7 @@ impl AsyncRead for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
         }
     }
 }
@@ -106,6 +126,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, buf),
         }
     }
 
@@ -113,6 +134,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
         }
     }
 
@@ -120,6 +142,7 @@ impl AsyncWrite for ServerStream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
     }
 }

@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use crate::capture::StartPosition;
 use retention::Lacking;
 
+use crate::tls::TlsOptions;
+
 /// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureState {
@@ -123,6 +125,7 @@ pub struct Greeting {
 pub struct Upstream {
     name: String,
     address: ServerAddress,
+    tls: TlsOptions,
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
     /// Where an operator wants a new timeline to begin.
@@ -146,11 +149,18 @@ impl Upstream {
         Self {
             name: name.into(),
             address,
+            tls: TlsOptions::default(),
             greeting: Mutex::new(None),
             capture: Mutex::new(capture),
             begin_anew: Mutex::new(None),
             retry: Notify::new(),
         }
+    }
+
+    /// The same with its own `ssl_…` settings.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsOptions) -> Self {
+        Self { tls, ..self }
     }
 
     /// The `name` in the configuration.
@@ -161,6 +171,11 @@ impl Upstream {
     /// Where to connect; names are resolved at every connect.
     pub fn address(&self) -> &ServerAddress {
         &self.address
+    }
+
+    /// How connections to it are encrypted.
+    pub fn tls(&self) -> &TlsOptions {
+        &self.tls
     }
 
     /// The last greeting seen, by relay or capture.

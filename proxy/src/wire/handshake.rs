@@ -15,7 +15,7 @@ pub const AUTH_MORE_DATA: u8 = 0x01;
 pub const SALT_LEN: usize = 20;
 
 /// Bytes of a login before its first string; a login of exactly this length with CLIENT_SSL asks for TLS.
-const LOGIN_HEAD_LEN: usize = 32;
+pub const LOGIN_HEAD_LEN: usize = 32;
 
 /// The server's first packet, protocol 10.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,8 @@ impl SslRequest {
 pub struct AuthSwitchRequest {
     /// The plugin to use.
     pub auth_plugin: String,
-    /// What the plugin starts from: mostly a salt, here without the zero byte that ends it.
+    /// What the plugin starts from: mostly a salt. One of 20 bytes has a zero byte behind it on the wire, which is left out here;
+    /// those of 32 (client_ed25519, parsec) have none, and may end with a zero of their own.
     pub data: Vec<u8>,
 }
 
@@ -265,8 +266,11 @@ impl AuthSwitchRequest {
         }
         let auth_plugin = text(cursor.nul_bytes("plugin")?);
         let data = cursor.take_rest();
-        let data = data.strip_suffix(&[0]).unwrap_or(data).to_vec();
-        Ok(Self { auth_plugin, data })
+        let data = match data.split_last() {
+            Some((0, salt)) if salt.len() == SALT_LEN => salt,
+            _ => data,
+        };
+        Ok(Self { auth_plugin, data: data.to_vec() })
     }
 
     /// The payload.
@@ -274,7 +278,9 @@ impl AuthSwitchRequest {
         let mut out = vec![super::reply::EOF];
         put_nul_bytes(&mut out, self.auth_plugin.as_bytes());
         out.extend_from_slice(&self.data);
-        out.push(0);
+        if self.data.len() == SALT_LEN {
+            out.push(0);
+        }
         out
     }
 }

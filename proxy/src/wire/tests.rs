@@ -116,8 +116,15 @@ fn errors_name_what_was_cut() {
 
 #[test]
 fn authentication_packets_read_back() {
-    let switch = AuthSwitchRequest { auth_plugin: "client_ed25519".to_owned(), data: vec![9; 32] };
-    assert_eq!(AuthSwitchRequest::parse(&switch.encode()).unwrap(), switch);
+    for salt in [vec![9; 20], vec![9; 32], vec![0; 20], vec![0; 32], Vec::new()] {
+        let switch = AuthSwitchRequest { auth_plugin: "client_ed25519".to_owned(), data: salt };
+        assert_eq!(AuthSwitchRequest::parse(&switch.encode()).unwrap(), switch);
+    }
+    // Observed from MariaDB: 20 bytes and a zero, or 32 and none.
+    let native = AuthSwitchRequest::parse(&[b"\xfenative\0", &[5; 20][..], &[0]].concat());
+    assert_eq!(native.unwrap().data, [5; 20]);
+    let ed25519 = AuthSwitchRequest::parse(&[b"\xfeed\0", &[5; 31][..], &[0]].concat());
+    assert_eq!(ed25519.unwrap().data.len(), 32);
     let more = AuthMoreData(&[4]);
     assert_eq!(AuthMoreData::parse(&more.encode()).unwrap(), more);
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use spillway_binlog::reader::FileScan;
+use spillway_binlog::event::{EventHeader, EventType};
+use spillway_binlog::reader::{FileScan, Run};
 
 use super::scripted::{Group, Mishap, ScriptedServer, dump_len, group, groups, is_header_event};
 use super::*;
@@ -142,7 +143,7 @@ fn diverges(head: &str, other: Vec<Group>, told: &[&str]) {
 #[test]
 fn reset_master_is_another_history() {
     diverges("", vec![], &["0-1-3"]);
-    diverges("", groups("0-1-1", "new"), &["0-1-2"]);
+    diverges("", groups("0-1-1", "new"), &["0-1-3"]);
     diverges("", groups("0-1-1,0-1-2,0-1-3", "new"), &["0-1-3", "binlog.000001"]);
     diverges("", groups("0-1-1,0-1-2,0-1-3,0-1-4,0-1-5", "new"), &["0-1-3", "binlog.000001"]);
 }
@@ -150,7 +151,7 @@ fn reset_master_is_another_history() {
 #[test]
 fn an_upstream_with_a_lost_tail_is_another_history() {
     diverges("", groups("0-1-1,0-1-2", "old"), &["0-1-3"]);
-    diverges("", groups("0-1-1", "old"), &["0-1-2"]);
+    diverges("", groups("0-1-1", "old"), &["0-1-3"]);
     let mut replaced = groups("0-1-1,0-1-2", "old");
     replaced.extend(groups("0-1-3,0-1-4", "another tail"));
     diverges("", replaced, &["0-1-3", "another"]);
@@ -287,4 +288,118 @@ fn a_source_asks_for_other_domains_only_from_where_the_upstream_is() {
     });
     capturing.wait("begun", |this| this.position() == "0-1-2");
     assert_eq!(server.sessions()[0].connect_state.as_deref(), Some("0-1-2,5-1-77"));
+}
+
+#[test]
+fn what_an_empty_domain_begins_with_is_not_passed_over_at_the_next_connect() {
+    let server = ScriptedServer::start(groups("0-1-1", "a"));
+    let first = Capturing::start_with(server.address(), |options| {
+        options.domains = Domains::only([0]);
+    });
+    first.wait_position("0-1-1");
+    // In a log that has a file, nothing tells that domain 1 was begun.
+    let capturing = Capturing::open(first.stop_and_keep(), server.address(), |options| {
+        options.domains = Domains::only([1]);
+        options.start = StartPosition::Current;
+    });
+    capturing.wait_state(CaptureState::Streaming);
+    server.replace("", groups("0-1-1,1-1-1", "a"));
+    capturing.wait_position("0-1-1,1-1-1");
+    capturing.ends_with(&groups("0-1-1,1-1-1", "a"));
+}
+
+/// Random numbers, the same for the same seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) >> 1).unwrap() % limit
+    }
+}
+
+/// Groups of three servers in two domains, numbers that go on, jump and go back; each with a content of its own.
+fn history(random: &mut Random, len: usize) -> Vec<Group> {
+    let mut next = [1_u64; 2];
+    (0..len)
+        .map(|index| {
+            let (domain, server) = (random.below(2), 1 + random.below(3) / 2);
+            match random.below(12) {
+                0 => next[domain] += 7,
+                1 => next[domain] = next[domain].saturating_sub(1 + random.below(6) as u64).max(1),
+                _ => {}
+            }
+            let text = format!("{domain}-{server}-{}", next[domain]);
+            next[domain] += 1;
+            group(&text, &format!("content {index}"))
+        })
+        .collect()
+}
+
+/// One life of an upstream under one seed: commits, cuts at any byte, ends of connections and restarts of capture in any order.
+fn survives(seed: u64) {
+    let mut random = Random(seed);
+    let all = history(&mut random, 30);
+    let mut committed = random.below(5);
+    let server = ScriptedServer::start(all[..committed].to_vec());
+    let mut capturing = Capturing::start_at(server.address());
+    while committed < all.len() {
+        let more = (1 + random.below(4)).min(all.len() - committed);
+        if random.below(2) == 0 {
+            server.mishaps([Mishap::Cut(random.below(2000))]);
+        }
+        match random.below(4) {
+            0 => server.disconnect(),
+            1 => capturing = capturing.restart(),
+            2 => capturing.upstream.retry_now(),
+            _ => {}
+        }
+        server.commit(all[committed..committed + more].to_vec());
+        committed += more;
+        if random.below(3) == 0 {
+            let count = committed;
+            capturing.wait(&format!("all of seed {seed}"), |this| this.transactions() == count);
+        }
+    }
+    capturing.wait(&format!("all of seed {seed}"), |this| this.transactions() == all.len());
+    capturing.ends_with(&all);
+}
+
+impl Capturing {
+    /// How many transactions the log has.
+    fn transactions(&self) -> usize {
+        let Some(first) = self.log.files().into_iter().next() else { return 0 };
+        let (mut cursor, mut count) = (self.log.cursor(first.number, 4).unwrap(), 0);
+        loop {
+            match cursor.next_run(1 << 20).unwrap() {
+                Run::CaughtUp => return count,
+                Run::NextFile => {}
+                Run::Events(run) => {
+                    let is_gtid = |header: &EventHeader| header.event_type == EventType::GTID;
+                    count += run.events().filter(|(_, header, _)| is_gtid(header)).count();
+                }
+            }
+        }
+    }
+}
+
+/// `SPILLWAY_HISTORIES` seeds, from `SPILLWAY_HISTORY` on.
+#[test]
+fn any_history_is_recorded_once_and_in_order_whatever_happens_to_the_link() {
+    let setting = |name, default| {
+        std::env::var(name).map_or(default, |text: String| text.parse::<u64>().unwrap())
+    };
+    let first = setting("SPILLWAY_HISTORY", 1);
+    let seeds: Vec<u64> = (first..first + setting("SPILLWAY_HISTORIES", 32)).collect();
+    std::thread::scope(|scope| {
+        for lane in 0..16 {
+            let seeds = &seeds;
+            scope.spawn(move || {
+                seeds.iter().skip(lane).step_by(16).for_each(|seed| survives(*seed));
+            });
+        }
+    });
 }

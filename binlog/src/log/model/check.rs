@@ -15,17 +15,22 @@ pub(super) fn reopened(
     context: &str,
 ) -> CrashFileSystem {
     let log = Log::open(limits.options(disk)).unwrap_or_else(|error| panic!("{context}: {error}"));
-    let found = Found::read(disk, context);
+    let found = Found::read(disk, model.was_full, context);
     assert_eq!(log.gtid_state().list(), found.state.list(), "{context}");
+    let first = log.files().first().map_or(1, |file| file.number);
+    let asked = model.purged.max(1)..=model.purge_asked.max(1);
+    assert!(asked.contains(&first), "{context}: purged up to {first}, asked for {asked:?}");
     for (source, kept) in kept.into_iter().enumerate() {
-        let there = found.transactions.get(&domain(source)).map_or(0, Vec::len);
+        let purged = found.purged[source];
+        let left = found.transactions.get(&domain(source)).map_or(0, Vec::len);
+        let there = purged + left;
         let (durable, submitted) = (model.durable[source], model.submitted[source].len());
         let promised = durable.max(kept.min(submitted));
         assert!(there >= promised, "{context}: source {source} has {there}, promised {promised}");
         assert!(there <= submitted, "{context}: source {source} has {there} of {submitted}");
         for (at, notes) in found.transactions.get(&domain(source)).into_iter().flatten().enumerate()
         {
-            assert_eq!(*notes, model.submitted[source][at], "{context}: {source}-{at}");
+            assert_eq!(*notes, model.submitted[source][purged + at], "{context}: {source}-{at}");
         }
         model.submitted[source].truncate(there);
         // What was served once must stay.
@@ -38,8 +43,8 @@ pub(super) fn reopened(
     disk.after_kill()
 }
 
-/// Transactions a cursor sees.
-fn served(log: &Log) -> usize {
+/// Transactions a cursor sees from the oldest file on.
+pub(super) fn served(log: &Log) -> usize {
     let Some(first) = log.files().first().cloned() else { return 0 };
     let mut cursor = log.cursor(first.number, 4).unwrap();
     let mut count = 0;
@@ -62,14 +67,16 @@ fn names(disk: &CrashFileSystem, dir: &str) -> Vec<String> {
 /// What the files hold.
 #[derive(Default)]
 struct Found {
-    /// Of each domain, the sizes of the notes of its transactions 1, 2, 3 …
+    /// Of each domain, the sizes of the notes of its transactions, without a gap.
     transactions: HashMap<u32, Vec<Vec<usize>>>,
+    /// How many there were of each source before the oldest file.
+    purged: [usize; SOURCES],
     state: GtidState,
 }
 
 impl Found {
     /// Reads all files, every check applied: names, index, positions, checksums, groups, Gtid_lists, Rotates.
-    fn read(disk: &CrashFileSystem, context: &str) -> Self {
+    fn read(disk: &CrashFileSystem, may_leave_files: bool, context: &str) -> Self {
         let mut numbers: Vec<_> =
             names(disk, "/log").iter().filter_map(|name| file_number("binlog", name)).collect();
         numbers.sort_unstable();
@@ -80,14 +87,42 @@ impl Found {
             assert!(numbers.len() <= 1, "{context}");
             return found;
         }
+        let index = String::from_utf8(index).unwrap();
+        if may_leave_files {
+            let first = index.lines().next().and_then(|name| file_number("binlog", name)).unwrap();
+            numbers.retain(|number| *number >= first);
+        }
         let expected: String =
             numbers.iter().map(|number| format!("{}\n", file_name("binlog", *number))).collect();
-        assert_eq!(String::from_utf8(index).unwrap(), expected, "{context}");
+        assert_eq!(index, expected, "{context}");
+        found.begin(disk, numbers[0], context);
         for number in &numbers {
             let last = Some(number) == numbers.last();
             found.file(disk, *number, last, &format!("{context}, file {number}"));
         }
         found
+    }
+
+    /// What was before the oldest file is told by its Gtid_list.
+    fn begin(&mut self, disk: &CrashFileSystem, first: u64, context: &str) {
+        let path = Path::new("/log").join(file_name("binlog", first));
+        let mut scan = FileScan::open(disk, &path).unwrap();
+        scan.next_event().unwrap();
+        let list = scan.next_event().unwrap().unwrap();
+        self.state = GtidState::from_list(&gtid_list::parse(list.event).unwrap().0);
+        for source in 0..SOURCES {
+            let domain = domain(source);
+            self.purged[source] = self.state.latest(domain).map_or(0, index);
+            let mut expected = GtidState::default();
+            (1..=self.purged[source]).for_each(|number| expected.update(gtid(source, number)));
+            assert_eq!(self.state.latest(domain), expected.latest(domain), "{context}");
+            for server in [1, 2] {
+                let (found, expected) = (&self.state, &expected);
+                let (found, expected) =
+                    (found.last_of(domain, server), expected.last_of(domain, server));
+                assert_eq!(found, expected, "{context}: domain {domain}, server {server}");
+            }
+        }
     }
 
     fn file(&mut self, disk: &CrashFileSystem, number: u64, last: bool, context: &str) {
@@ -143,7 +178,8 @@ impl Found {
         assert_eq!(xid[EventHeader::LEN..], found.sequence.to_le_bytes(), "{context}");
         let of = self.transactions.entry(found.domain).or_default();
         let source = usize::try_from(found.domain).unwrap();
-        assert_eq!(found, gtid(source, of.len() + 1), "{context}: the source's order");
+        let number = self.purged[source] + of.len() + 1;
+        assert_eq!(found, gtid(source, number), "{context}: the source's order");
         of.push(group.notes);
         self.state.update(found);
     }

@@ -32,7 +32,7 @@ fn check(log: &Arc<Log>) {
     ] {
         assert_eq!(log.find_attach(&list(state)), attaches, "{state}");
     }
-    let aligned = Alignment::with_last(log, &Domains::all()).unwrap();
+    let aligned = Alignment::with_last(log, &Domains::all(), &log.gtid_state()).unwrap();
     assert_eq!(
         (print_list(aligned.position()), aligned.owed()),
         ("0-1-7".into(), Some(gtid("0-1-8")))

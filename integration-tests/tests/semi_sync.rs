@@ -180,3 +180,37 @@ fn an_upstream_that_does_not_wait_is_named_and_waits_once_it_is_switched_on() {
     assert_eq!(status(&upstream, "yes_tx"), 1);
     assert_log_equal(&upstream, &spillway);
 }
+
+/// It enters a file by its index, and its TLS is on by itself.
+#[test]
+fn mariadb_11_8_waits_too_under_tls() {
+    let Some(upstream) = Server::upstream_11_8() else { return };
+    upstream.run(
+        "SET GLOBAL rpl_semi_sync_master_timeout = 3600000;
+         SET GLOBAL rpl_semi_sync_master_enabled = ON",
+    );
+    let mut spillway = semi_sync(&upstream).with("[[source]]", "ssl_mode", "\"REQUIRED\"");
+    started(&mut spillway, &upstream);
+    let mut app = connect(&upstream);
+    app.query_all("CREATE DATABASE test; CREATE TABLE test.t (id INT PRIMARY KEY) ENGINE=InnoDB")
+        .unwrap();
+    for round in 0..2 {
+        let mut replica = spillway.replica_client().unwrap();
+        for id in 0..20 {
+            app.query(&format!("INSERT INTO test.t VALUES ({})", round * 100 + id)).unwrap();
+            let recorded = replica.query("SELECT @@GLOBAL.gtid_binlog_pos").unwrap().scalar();
+            assert_eq!(recorded, upstream.gtid_binlog_pos());
+        }
+        upstream.run("FLUSH BINARY LOGS");
+        spillway.stop();
+        wait_clients(&upstream, 0);
+        let sql = ["INSERT INTO test.t VALUES (1000)", "INSERT INTO test.t VALUES (1001)"][round];
+        let commit = in_background(&upstream, sql);
+        wait_waiting(&upstream);
+        started(&mut spillway, &upstream);
+        wait::until("the commit returns", || commit.is_finished().then_some(()));
+        commit.join().unwrap();
+    }
+    assert_all_acknowledged(&upstream);
+    assert_log_equal(&upstream, &spillway);
+}

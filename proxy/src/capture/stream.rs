@@ -112,7 +112,7 @@ impl<'a> Stream<'a> {
         connection: &mut Connection,
         attempts: &mut Attempts,
     ) -> Result<Infallible, Fault> {
-        let mut silent_at = Instant::now() + self.silence_limit();
+        let (mut heard, mut silent_at) = (true, Instant::now());
         loop {
             self.take_buffered(connection).await?;
             if self.format.is_some() && self.alignment.owed().is_none() {
@@ -126,11 +126,15 @@ impl<'a> Stream<'a> {
                 self.watch.heartbeat();
             }
             self.acknowledge(connection).await?;
+            if std::mem::take(&mut heard) {
+                // From here on: the log may have kept us from listening.
+                silent_at = Instant::now() + self.silence_limit();
+            }
             let filled = connection.reader.fill(&mut connection.stream);
             tokio::select! {
                 filled = timeout_at(silent_at, filled) => {
                     filled.map_err(|_| self.silent())??;
-                    silent_at = Instant::now() + self.silence_limit();
+                    heard = true;
                 }
                 ready = ready(self.acknowledger.as_ref()) => ready?,
                 answer = self.watch.answered() => self.answered(&answer, attempts)?,

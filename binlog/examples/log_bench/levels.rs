@@ -28,6 +28,7 @@ struct Case {
 }
 
 pub fn run() {
+    let one_case = std::env::var("LOG_BENCH_CASE").ok();
     println!("\n### levels: transactions of 1.5 KB, commits/s (medians of rounds)\n");
     println!(
         "| case | plain pwrite + fdatasync each | level 1 | level 2 | level 0 | 1 : 2 : 0 | level 1 ÷ plain | commits per sync at level 1 |"
@@ -54,9 +55,13 @@ pub fn run() {
             transactions: 1_000,
         },
     ] {
-        print(case);
+        if one_case.as_ref().is_none_or(|name| name == case.name) {
+            print(case);
+        }
     }
-    slow_sync();
+    if one_case.is_none() {
+        slow_sync();
+    }
     println!("\nload average {}", load());
 }
 

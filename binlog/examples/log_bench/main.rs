@@ -2,7 +2,8 @@
 //! `stall`, `levels`, `reading`. Rounds of the candidates are interleaved and medians reported: compare within one run only.
 //!
 //! Environment: `LOG_BENCH_ROUNDS` (3); MiB: `LOG_BENCH_STALL_FROM_MIB` (0) and `LOG_BENCH_STALL_MIB` (1024; 4096 is the largest),
-//! `LOG_BENCH_READ_MIB` and `LOG_BENCH_MEMORY_MIB` (1024); `LOG_BENCH_DIR`: where, and the disk there decides much.
+//! `LOG_BENCH_READ_MIB` and `LOG_BENCH_MEMORY_MIB` (1024); `LOG_BENCH_CASE`: one case of *levels*, by its name;
+//! `LOG_BENCH_DIR`: where, and the disk there decides much.
 
 // A bench reports by panicking: what it measures would mean nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

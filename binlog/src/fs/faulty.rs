@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{FileSystem, LogFile, Metadata, OsFileSystem};
 
@@ -49,6 +49,7 @@ struct Plan {
     fault: Fault,
     at: At,
     inner: Mutex<Inner>,
+    changed: Condvar,
 }
 
 /// Which operation is the first to fail.
@@ -63,6 +64,8 @@ struct Inner {
     done: Vec<Operation>,
     failing: Option<usize>,
     repaired: bool,
+    /// Syncs of files wait.
+    held: bool,
 }
 
 impl FaultyFileSystem {
@@ -77,12 +80,20 @@ impl FaultyFileSystem {
     }
 
     fn failing(fault: Fault, at: At) -> Self {
-        Self { plan: Arc::new(Plan { fault, at, inner: Mutex::default() }) }
+        Self {
+            plan: Arc::new(Plan { fault, at, inner: Mutex::default(), changed: Condvar::new() }),
+        }
     }
 
     /// From now on nothing fails.
     pub fn repair(&self) {
         self.plan.lock().repaired = true;
+    }
+
+    /// While held, syncs of files begin and do not end.
+    pub fn hold_syncs(&self, held: bool) {
+        self.plan.lock().held = held;
+        self.plan.changed.notify_all();
     }
 
     /// How many changing operations there were so far.
@@ -116,6 +127,11 @@ impl Plan {
             }
             Fault::Full { .. } => Ok(()),
         }
+    }
+
+    fn wait_held(&self) {
+        let waited = self.changed.wait_while(self.lock(), |inner| inner.held);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -193,6 +209,7 @@ impl LogFile for FaultyFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.plan.step(Operation::Sync(self.path.clone()))?;
+        self.plan.wait_held();
         self.file.sync_data()
     }
 

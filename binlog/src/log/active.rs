@@ -19,8 +19,10 @@ pub(crate) struct ActiveFile {
     pub(crate) file: Arc<dyn LogFile>,
     /// Where the next byte goes.
     pub(crate) position: u64,
-    /// Up to here the commit thread has synced it.
+    /// Up to here it is durable, as far as the commit thread knows.
     pub(crate) synced: u64,
+    /// Up to here the sync thread makes it durable, or has.
+    pub(crate) handed: u64,
     /// Its side file.
     pub(crate) index: IndexWriter,
 }
@@ -82,16 +84,20 @@ impl ActiveFile {
     /// A file that is durable up to `position`, its end.
     pub(crate) fn new(entry: Arc<FileEntry>, file: Arc<dyn LogFile>, position: u64) -> Self {
         let index = IndexWriter::new(&entry.path);
-        Self { entry, file, position, synced: position, index }
+        Self { entry, file, position, synced: position, handed: position, index }
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced == self.position
     }
 
     /// Makes durable what was appended; answers whether there was anything.
     pub(crate) fn sync(&mut self) -> io::Result<bool> {
-        if self.synced == self.position {
+        if self.is_synced() {
             return Ok(false);
         }
         self.file.sync_data()?;
-        self.synced = self.position;
+        (self.synced, self.handed) = (self.position, self.position);
         Ok(true)
     }
 

@@ -7,24 +7,29 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::abort::AbortOnPanic;
 use super::active::{ActiveFile, head};
 use super::files::file_name;
-use super::published::{Health, LogEnd, Progress};
+use super::full_disk::retry_while_full;
+use super::published::{Health, LogEnd};
 use super::queue::{Job, Work};
-use super::syncer::Unsynced;
+use super::syncer::{SyncFailed, Unsynced};
 use super::timeline::Timeline;
 use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
-use crate::fs;
 use crate::gtid::Domains;
 use crate::gtid::mariadb::{Gtid, GtidState, print_list};
 use crate::transaction::{Events, Spilled, Transaction, seal};
 
-/// How long to wait before a write to a full disk is tried again. The crate's tests fill many disks.
-const FULL_DISK_PAUSE: Duration =
-    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 /// How often the position known to be durable is noted beside the log.
 const DURABLE_NOTE_EVERY: Duration = Duration::from_secs(1);
+
+/// At level 1: bytes of a stream that are handed to the sync thread at once, while the next are written. So many may wait behind
+/// those that are being synced; then the commit thread waits, too. The crate's tests hand over all the time.
+pub(super) const PART: u64 = if cfg!(test) { 1200 } else { 4 << 20 };
+/// At level 1: fewer bytes are synced by the commit thread itself, unless the sync thread is at work: handing them over would take
+/// longer than what could be written meanwhile.
+const WORTH_HANDING: u64 = if cfg!(test) { 600 } else { 256 << 10 };
 
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -45,10 +50,16 @@ struct Group {
 }
 
 /// Why nothing more is recorded.
-enum Stop {
+pub(super) enum Stop {
     Failed(io::Error),
     /// Closed while the disk was full, or latched elsewhere.
     Closed,
+}
+
+impl From<SyncFailed> for Stop {
+    fn from(_: SyncFailed) -> Self {
+        Self::Closed
+    }
 }
 
 impl From<io::Error> for Stop {
@@ -160,6 +171,10 @@ impl Committer {
             return Err(Stop::Failed(io::Error::other(
                 "a transaction has another checksum than its log",
             )));
+        }
+        if self.unsynced(group.bytes)? >= PART {
+            self.write(group)?;
+            self.hand_over()?;
         }
         let (gtid, time) = (transaction.gtid(), transaction.time());
         let next = self.next_format(&transaction, group.bytes)?;
@@ -300,27 +315,50 @@ impl Committer {
         Ok(())
     }
 
-    /// Publishes what is written: synced before at level 1, noted for the sync thread at the others.
-    fn sync(&mut self) -> Result<(), Stop> {
-        if self.shared.options.commit_level == CommitLevel::One {
-            let started = Instant::now();
-            if self.active()?.sync()? {
-                self.shared.options.observer.synced(started.elapsed());
-            }
-            self.publish(true);
-            self.index_end();
-            let active = self.active()?;
-            let (number, position) = (active.entry.number, active.position);
-            self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
-            return Ok(());
-        }
-        self.publish(false);
-        self.index_end();
-        let lanes = self.lanes.clone();
+    /// At level 1: bytes written, or in the group, that neither thread has synced or is syncing.
+    fn unsynced(&mut self, pending: u64) -> Result<u64, Stop> {
+        let level = self.shared.options.commit_level;
         let active = self.active()?;
-        let (file, position) = (Arc::clone(&active.file), active.position);
-        let file_number = active.entry.number;
-        self.shared.syncer.note(Unsynced { file, lanes, position, file_number });
+        let bytes = active.position + pending - active.handed.max(active.synced);
+        Ok(if level == CommitLevel::One { bytes } else { 0 })
+    }
+
+    /// Publishes what is written, which at level 1 is synced before.
+    fn sync(&mut self) -> Result<(), Stop> {
+        if self.shared.options.commit_level != CommitLevel::One {
+            if self.active()?.is_synced() {
+                self.publish(true);
+                self.index_end();
+                return Ok(());
+            }
+            self.publish(false);
+            return self.hand_over();
+        }
+        if !self.shared.syncer.is_idle()? || self.unsynced(0)? >= WORTH_HANDING {
+            return self.hand_over();
+        }
+        let started = Instant::now();
+        let active = self.active()?;
+        active.synced = active.synced.max(active.handed);
+        if active.sync()? {
+            self.shared.options.observer.synced(started.elapsed());
+        }
+        self.publish(true);
+        self.index_end();
+        let active = self.active()?;
+        let (number, position) = (active.entry.number, active.position);
+        self.shared.note_durable(number, position, DURABLE_NOTE_EVERY);
+        Ok(())
+    }
+
+    /// Leaves what is written to the sync thread.
+    fn hand_over(&mut self) -> Result<(), Stop> {
+        let (lanes, end, state) = (self.lanes.clone(), self.end(), Arc::new(self.state.clone()));
+        let active = self.active()?;
+        let (file, bytes) = (Arc::clone(&active.file), active.position - active.handed);
+        active.handed = active.position;
+        self.shared.syncer.note(Unsynced { file, lanes, end, state, bytes }, PART)?;
+        self.index_end();
         Ok(())
     }
 
@@ -345,6 +383,7 @@ impl Committer {
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
         retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
+        shared.syncer.take_over()?;
         active.sync()?;
         Ok(number)
     }
@@ -386,7 +425,8 @@ impl Committer {
         shared.files.push(Arc::clone(&new.entry));
         let old = self.active.replace(new);
         old.iter().for_each(ActiveFile::set_closed);
-        self.publish(false);
+        // The file before was synced as a whole.
+        self.publish(true);
         self.tell_header_len();
         let place = shared.place();
         if number == 1 {
@@ -411,27 +451,22 @@ impl Committer {
         }
     }
 
-    fn publish(&self, durable: bool) {
-        let end = self.active.as_ref().map_or(LogEnd::default(), |active| LogEnd {
+    fn end(&self) -> LogEnd {
+        self.active.as_ref().map_or(LogEnd::default(), |active| LogEnd {
             file: active.entry.number,
             position: active.position,
-        });
-        let state = Arc::new(self.state.clone());
+        })
+    }
+
+    fn publish(&self, durable: bool) {
+        let (end, state) = (self.end(), Arc::new(self.state.clone()));
         self.shared.published.update(|view| {
             view.end = end;
             view.state = state;
             if view.health == Health::DiskFull {
                 view.health = Health::Running;
             }
-            if view.lanes.len() < self.lanes.len() {
-                view.lanes.resize(self.lanes.len(), Progress::default());
-            }
-            for (progress, number) in view.lanes.iter_mut().zip(&self.lanes) {
-                progress.written = *number;
-                if durable {
-                    progress.durable = *number;
-                }
-            }
+            view.reach(&self.lanes, true, durable);
         });
     }
 
@@ -449,8 +484,10 @@ impl Committer {
 
     /// All is written. The sync thread makes it durable, then the log is closed.
     fn finish(&self) {
+        self.shared.syncer.close();
+        // A sync that failed has latched the log: what was published before is durable.
+        let _ = self.shared.syncer.drain();
         if self.shared.options.commit_level != CommitLevel::One {
-            self.shared.syncer.close();
             return;
         }
         // Not the active file's end: after a failure that was never synced.
@@ -458,93 +495,5 @@ impl Committer {
         if end.file != 0 {
             self.shared.note_durable(end.file, end.position, Duration::ZERO);
         }
-    }
-}
-
-/// Tries again while the disk is full; readers and what is published are not affected.
-fn retry_while_full<T>(
-    shared: &Shared,
-    mut operation: impl FnMut() -> io::Result<T>,
-) -> Result<T, Stop> {
-    let mut reported = false;
-    loop {
-        match operation() {
-            Err(error) if fs::is_full(&error) => {
-                if !std::mem::replace(&mut reported, true) {
-                    tracing::warn!(%error, dir = %shared.options.dir.display(), "the log's disk is full: waiting for room");
-                    change_health(shared, &Health::Running, Health::DiskFull);
-                }
-                if shared.queue.pause(FULL_DISK_PAUSE) {
-                    return Err(Stop::Closed);
-                }
-            }
-            other => {
-                if reported {
-                    tracing::info!("the log's disk has room again");
-                    change_health(shared, &Health::DiskFull, Health::Running);
-                }
-                return Ok(other?);
-            }
-        }
-    }
-}
-
-/// Another thread may have latched the log meanwhile: that stays.
-fn change_health(shared: &Shared, from: &Health, to: Health) {
-    shared.published.update(|view| {
-        if view.health == *from {
-            view.health = to;
-        }
-    });
-}
-
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        tracing::error!(
-            "the commit thread failed by a fault of Spillway's: ending the process, recovery will tell what is sound"
-        );
-        std::process::abort();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Log;
-    use crate::testing::Sample;
-
-    fn full<T>() -> io::Result<T> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    #[test]
-    fn a_full_disk_does_not_hide_that_the_log_is_latched() {
-        let sample = Sample::new();
-        let log = Log::open(sample.options()).unwrap();
-        log.shared.latch(&io::Error::other("a sync failed"));
-        // On the commit thread, which was at a write when the sync thread latched.
-        let waited = retry_while_full(&log.shared, full::<()>);
-        assert!(matches!(waited, Err(Stop::Closed)));
-        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
-    }
-
-    #[test]
-    fn room_again_does_not_hide_that_the_log_was_latched_meanwhile() {
-        let sample = Sample::new();
-        let log = Log::open(sample.options()).unwrap();
-        let mut tries = 0;
-        let written = retry_while_full(&log.shared, || {
-            tries += 1;
-            if tries == 1 {
-                return full();
-            }
-            assert_eq!(log.health(), Health::DiskFull);
-            log.shared.published.update(|view| view.health = Health::Latched("sync".into()));
-            Ok(())
-        });
-        assert!(written.is_ok() && tries == 2);
-        assert!(matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
     }
 }

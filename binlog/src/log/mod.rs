@@ -1,9 +1,11 @@
 //! The log: open, submit, read. One thread commits; readers never wait for it but at the published end.
 
+mod abort;
 mod active;
 mod commit;
 mod copy;
 mod files;
+mod full_disk;
 mod index;
 mod large;
 mod published;
@@ -258,7 +260,7 @@ impl Log {
             files: Files::new(recovered.files),
             published: Published::new(end, recovered.state.clone()),
             queue: Queue::new(options.large_commit_threshold, lazy),
-            syncer: Syncer::default(),
+            syncer: Syncer::new(options.commit_level),
             space,
             purge: Purging::new(options.retention),
             rotations: OnceLock::new(),
@@ -276,10 +278,8 @@ impl Log {
         let mut threads = vec![thread("binlog-commit", || committer.run())?];
         let purging = Arc::clone(&shared);
         threads.push(thread("binlog-purge", move || purging.keep_house())?);
-        if shared.options.commit_level != CommitLevel::One {
-            let syncing = Arc::clone(&shared);
-            threads.push(thread("binlog-sync", move || Syncer::run(&syncing))?);
-        }
+        let syncing = Arc::clone(&shared);
+        threads.push(thread("binlog-sync", move || Syncer::run(&syncing))?);
         let running = Running { threads, _lock: recovered.lock };
         Ok(Self { shared, running: Mutex::new(Some(running)) })
     }

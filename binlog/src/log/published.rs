@@ -40,6 +40,23 @@ pub(crate) struct View {
     pub(crate) health: Health,
 }
 
+impl View {
+    /// The last jobs of each lane that are written, durable, or both.
+    pub(crate) fn reach(&mut self, lanes: &[u64], written: bool, durable: bool) {
+        if self.lanes.len() < lanes.len() {
+            self.lanes.resize(lanes.len(), Progress::default());
+        }
+        for (progress, number) in self.lanes.iter_mut().zip(lanes) {
+            if written {
+                progress.written = *number;
+            }
+            if durable {
+                progress.durable = progress.durable.max(*number);
+            }
+        }
+    }
+}
+
 /// How far a lane is: numbers of its last jobs that are written, and on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {

@@ -544,10 +544,7 @@ fn a_disk_that_is_full_at_the_head_of_a_rename_is_waited_for() {
         let source = log.submitter();
         let ticket = source.submit(of_size(&source, "0-1-2", &[1000; 40]));
         let tried = || fs.journal().iter().filter(|one| is_head_of_cache(one)).count();
-        while tried() < 3 {
-            assert!(!matches!(log.health(), Health::Latched(_)), "{:?}", log.health());
-            std::thread::yield_now();
-        }
+        wait_until(|| tried() >= 3);
         assert_eq!(log.health(), Health::DiskFull);
         assert_eq!(sequences(&log), [1], "{level:?}: readers go on");
         fs.repair();
@@ -596,6 +593,93 @@ fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
         _ => false,
     });
     assert_eq!(done, expected);
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain");
+        std::thread::yield_now();
+    }
+}
+
+/// Lets syncs end before the log is closed, a failed test's too.
+struct HeldSyncs(Arc<FaultyFileSystem>);
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        self.0.hold_syncs(false);
+    }
+}
+
+#[test]
+fn level_one_writes_on_while_it_syncs_and_shows_nothing_before() {
+    let sample = Sample::new();
+    let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+    let options =
+        LogOptions { max_binlog_size: 1 << 30, fs: fs.clone(), ..LogOptions::new(sample.dir(), 1) };
+    let log = Log::open(options).unwrap();
+    sample.record(&log, 1..=1);
+    let (source, end, begun) = (log.submitter(), log.end(), fs.journal().len());
+    let held = HeldSyncs(fs.clone());
+    fs.hold_syncs(true);
+    // Large enough that the first is not synced by the commit thread itself.
+    let submit = |n| source.submit(of_size(&source, &format!("0-1-{n}"), &[700]));
+    let tickets: Vec<_> = (2..=400).map(submit).collect();
+    let done = |fs: &FaultyFileSystem| fs.journal().split_off(begun);
+    let is_sync: fn(&Operation) -> bool = |one| matches!(one, Operation::Sync(_));
+    let is_write: fn(&Operation) -> bool = |one| matches!(one, Operation::Write(..));
+    // The first sync has not ended, and there is a second write.
+    let count = |is: fn(&Operation) -> bool| done(&fs).iter().filter(|one| is(one)).count();
+    wait_until(|| count(is_sync) == 1 && count(is_write) >= 2);
+    assert_eq!(log.end(), end, "nothing is shown before its sync");
+    assert!(tickets.iter().all(|ticket| !ticket.is_written() && !ticket.is_durable()));
+    assert_eq!(sequences(&log), [1]);
+    drop(held);
+    tickets.last().unwrap().wait_durable().unwrap();
+    assert_eq!(sequences(&log), (1..=400).collect::<Vec<_>>());
+    // How far it was written when each sync began: never far ahead of the one before.
+    let (mut written, mut at_sync) = (end.position, end.position);
+    for operation in done(&fs) {
+        match operation {
+            Operation::Write(path, at) if path.ends_with("binlog.000001") => written = at,
+            Operation::Sync(_) => {
+                assert!(written - at_sync <= 3 * (commit::PART + 800), "{at_sync}..{written}");
+                at_sync = written;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_stream_whose_disk_breaks_anywhere_is_acknowledged_only_where_it_was_synced() {
+    let mut latched = 0;
+    for at in 0..60 {
+        let disk = crate::fs::crash::CrashFileSystem::new();
+        let options = || LogOptions { fs: Arc::new(disk.clone()), ..LogOptions::new("/log", 1) };
+        let log = Log::open(options()).unwrap();
+        let source = log.submitter();
+        source.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+        disk.fail_at(Fault::Broken, disk.operations() + at);
+        let tickets: Vec<_> = (1..=60).map(|n| source.submit(transaction(&source, n))).collect();
+        let answers: Vec<_> = tickets.iter().map(|ticket| ticket.wait_durable().is_ok()).collect();
+        let acknowledged = answers.iter().take_while(|answer| **answer).count() as u64;
+        assert!(answers.iter().skip_while(|answer| **answer).all(|answer| !answer));
+        assert_eq!(matches!(log.health(), Health::Latched(_)), acknowledged < 60, "{at}");
+        latched += u32::from(acknowledged < 60);
+        let shown = sequences(&log).len() as u64;
+        log.close();
+        disk.stop();
+        for seed in 0..8 {
+            let fs = Arc::new(disk.after_power_cut(seed));
+            let again = Log::open(LogOptions { fs, ..LogOptions::new("/log", 1) }).unwrap();
+            let found = sequences(&again);
+            assert!(found.len() as u64 >= acknowledged.max(shown), "{at} {seed}: {found:?}");
+            assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+        }
+    }
+    assert!(latched > 5, "{latched}");
 }
 
 /// A transaction, unless the disk is broken.

@@ -317,6 +317,7 @@ impl Recovery<'_> {
             file: file.into(),
             position: tail.end,
             synced: tail.end,
+            handed: tail.end,
             index: tail.index,
         };
         self.files.push(entry);

@@ -1,9 +1,13 @@
 //! Spillway as a semi-synchronous replica of a real server: its commits wait for the log, and for nothing else.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use rustix::process::Signal;
 use spillway_integration_tests::client::Client;
+use spillway_integration_tests::replica::{self, REPLICA_USER};
 use spillway_integration_tests::servers::{APP_USER, Server};
 use spillway_integration_tests::spillway::Spillway;
 use spillway_integration_tests::stack::assert_log_equal;
@@ -179,6 +183,55 @@ fn an_upstream_that_does_not_wait_is_named_and_waits_once_it_is_switched_on() {
     commit.join().unwrap();
     assert_eq!(status(&upstream, "yes_tx"), 1);
     assert_log_equal(&upstream, &spillway);
+}
+
+/// Inserts rows until the upstream is gone; answers the ids of those it was told are committed.
+fn insert_while_it_lasts(mut client: Client, writer: u64, told: &AtomicU64) -> Vec<u64> {
+    let mut committed = Vec::new();
+    for number in 0.. {
+        let id = writer * 1_000_000 + number;
+        if client.query(&format!("INSERT INTO test.t VALUES ({id})")).is_err() {
+            break;
+        }
+        committed.push(id);
+        told.fetch_add(1, Ordering::Relaxed);
+    }
+    committed
+}
+
+#[test]
+fn what_clients_were_told_is_committed_is_in_the_log_when_the_upstream_is_lost_for_good() {
+    for (level, spillway_dies_too) in [("1", true), ("2", true), ("0", true), ("0", false)] {
+        let mut upstream = upstream("AFTER_SYNC");
+        let mut spillway = semi_sync(&upstream).with("[binlog]", "flush_log_at_trx_commit", level);
+        started(&mut spillway, &upstream);
+        upstream
+            .run("CREATE DATABASE test; CREATE TABLE test.t (id INT PRIMARY KEY) ENGINE=InnoDB");
+        let told = Arc::new(AtomicU64::new(0));
+        let writers = (0..8).map(|writer| {
+            let (client, told) = (connect(&upstream), Arc::clone(&told));
+            thread::spawn(move || insert_while_it_lasts(client, writer, &told))
+        });
+        let writers: Vec<_> = writers.collect();
+        wait::until("there are commits", || (told.load(Ordering::Relaxed) >= 200).then_some(()));
+        upstream.kill();
+        if spillway_dies_too {
+            spillway.kill();
+            spillway.start();
+        }
+        let committed: Vec<u64> =
+            writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        let replica = Server::replica();
+        replica::attach(&replica, spillway.replica_port(), REPLICA_USER);
+        let mut port = spillway.replica_client().unwrap();
+        let end = port.query("SELECT @@GLOBAL.gtid_binlog_pos").unwrap().scalar();
+        replica::wait_applied(&replica, &end);
+        let rows = replica.query("SELECT id FROM test.t").rows;
+        let has: HashSet<u64> =
+            rows.iter().map(|row| row[0].as_deref().unwrap().parse().unwrap()).collect();
+        let lost: Vec<_> = committed.iter().filter(|id| !has.contains(id)).collect();
+        assert!(lost.is_empty(), "level {level}: {} of {}", lost.len(), committed.len());
+    }
 }
 
 /// It enters a file by its index, and its TLS is on by itself.

@@ -174,8 +174,8 @@ fn purge_attention(source: &Source) -> Option<String> {
     const DAY: u64 = 86_400;
     let capture = &source.capture;
     let left = capture.purge_in_seconds.filter(|left| *left < DAY)?;
-    let reads = matches!(capture.state.as_str(), "streaming" | "stopped");
-    (!reads).then(|| {
+    let held_up = !capture.reason.is_empty() && capture.state != "stopped";
+    held_up.then(|| {
         let name = &source.name;
         format!("source {name}: the upstream may purge what the log lacks in {left} s: it must be read before")
     })
@@ -234,13 +234,14 @@ mod tests {
 
     #[test]
     fn what_is_about_to_be_purged_matters_while_it_is_not_read() {
-        for (state, left, expected) in [
-            ("connecting", Some(3600), true),
-            ("connecting", Some(100_000), false),
-            ("connecting", None, false),
-            ("streaming", Some(3600), false),
+        for (state, reason, left, expected) in [
+            ("connecting", "connection refused", Some(3600), true),
+            ("connecting", "connection refused", Some(100_000), false),
+            ("connecting", "connection refused", None, false),
+            ("connecting", "", Some(3600), false),
+            ("streaming", "", Some(3600), false),
         ] {
-            let mut document = document(state, "", LogState::Running);
+            let mut document = document(state, reason, LogState::Running);
             document.sources[0].capture.purge_in_seconds = left;
             let told = attention(&document);
             assert_eq!(told.iter().any(|line| line.contains("3600 s")), expected, "{told:?}");

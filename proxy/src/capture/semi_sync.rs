@@ -143,3 +143,58 @@ impl Acknowledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spillway_binlog::event::ChecksumAlgorithm;
+
+    use super::*;
+
+    #[test]
+    fn a_packet_without_its_two_bytes_is_an_error() {
+        let mut acknowledger = Acknowledger::default();
+        assert_eq!(acknowledger.take_prefix(&[0xef, 0, 7]).unwrap(), (&[7][..], false));
+        assert_eq!(acknowledger.take_prefix(&[0xef, 1]).unwrap(), (&[][..], true));
+        for packet in [&[][..], &[0xef], &[0xef, 2, 7], &[0xee, 1, 7]] {
+            let fault = acknowledger.take_prefix(packet).unwrap_err();
+            assert_eq!(fault.label(), "protocol", "{packet:?}");
+        }
+    }
+
+    /// The next event, which says that it ends there.
+    fn pass(acknowledger: &mut Acknowledger, size: u32, end_position: u32) -> u64 {
+        let header = EventHeader {
+            event_size: size,
+            ..control::artificial(EventType::XID, 1, end_position)
+        };
+        acknowledger.pass(&header, &[]).unwrap();
+        acknowledger.place.position
+    }
+
+    #[test]
+    fn a_place_is_followed_by_what_rotates_and_headers_say() {
+        let mut acknowledger = Acknowledger::default();
+        let body = control::rotate_body(u64::from(u32::MAX) - 99, "mbin.000003");
+        let header = control::artificial(EventType::ROTATE, 1, 0);
+        let rotate = control::event(header, &body, ChecksumAlgorithm::None);
+        acknowledger.pass(&EventHeader::parse(&rotate).unwrap(), &rotate).unwrap();
+        assert_eq!(acknowledger.place.file, b"mbin.000003");
+        // An event of no place, one that ends at 4 GiB, and those behind it; some were not sent.
+        assert_eq!(pass(&mut acknowledger, 31, 0), (1 << 32) - 100);
+        assert_eq!(pass(&mut acknowledger, 100, 0), 1 << 32);
+        assert_eq!(pass(&mut acknowledger, 40, 40), (1 << 32) + 40);
+        assert_eq!(pass(&mut acknowledger, 40, 0xffff_fff0), (2 << 32) - 16);
+        assert_eq!(pass(&mut acknowledger, 40, 24), (2 << 32) + 24);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_acknowledged() {
+        let mut acknowledger = Acknowledger::default();
+        acknowledger.transaction_ends();
+        assert_eq!(acknowledger.take_ready(), None);
+        acknowledger.take_prefix(&[0xef, 1]).unwrap();
+        acknowledger.transaction_ends();
+        assert_eq!(acknowledger.take_ready(), Some(vec![0xef, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(acknowledger.take_ready(), None);
+    }
+}

@@ -1,7 +1,7 @@
 //! Commit by rename: the cache file of a large transaction becomes the next log file. A commit then costs the same whatever the
 //! transaction's size, and nobody else waits for its bytes.
 //!
-//! Order: the body is synced before the transaction is queued (here, [`prepare`]); in the commit slot ([`super::commit`]) Rotate is
+//! Order: the body is synced before the transaction is queued, and the active file as far as it is written (here, [`prepare`]); in the commit slot ([`super::commit`]) Rotate is
 //! appended to the active file and synced; header events and the Gtid event are written into the reserved head and synced; the
 //! file is renamed; both directories are synced; the new end is published; the index follows.
 
@@ -38,6 +38,8 @@ fn run(shared: &Shared, mut job: Job) {
         {
             shared.latch(&error);
         }
+        // Where it fails the log is latched, and the queue goes nowhere.
+        let _ = shared.syncer.sync_early();
         match shared.queue.prepared(job) {
             Some(next) => job = next,
             None => return,

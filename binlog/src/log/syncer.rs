@@ -41,6 +41,10 @@ struct Inner {
     unsynced: Option<Unsynced>,
     /// Jobs that somebody waits for, by lane.
     wanted: Vec<u64>,
+    /// What is noted is to be synced at once.
+    early: bool,
+    /// How many syncs were begun.
+    begun: u64,
     running: bool,
     failed: bool,
     closing: bool,
@@ -82,8 +86,27 @@ impl Syncer {
     /// Waits until no sync runs. What is noted besides is the caller's to sync from now on. Two threads must not sync a file at
     /// once: an error is told to one of them only.
     pub(crate) fn take_over(&self) -> Result<(), SyncFailed> {
-        self.lock().unsynced = None;
+        let mut inner = self.lock();
+        (inner.unsynced, inner.early) = (None, false);
+        drop(inner);
+        // Whoever wanted it early need not wait.
+        self.changed.notify_all();
         self.wait_while(|inner| inner.running).map(drop)
+    }
+
+    /// Has what is written synced now, and waits for that: what then is left for a sync in the commit slot is little.
+    pub(crate) fn sync_early(&self) -> Result<(), SyncFailed> {
+        if self.eager {
+            return Ok(());
+        }
+        let mut inner = self.lock();
+        inner.early |= inner.unsynced.is_some();
+        let last = inner.begun + u64::from(inner.early);
+        drop(inner);
+        self.changed.notify_all();
+        // By number: while others want syncs, one follows the other.
+        let is_due = |inner: &mut Inner| inner.early || (inner.running && inner.begun <= last);
+        self.wait_while(|inner| is_due(inner) && !inner.failed).map(drop)
     }
 
     /// Waits until all that was noted is synced.
@@ -168,10 +191,12 @@ impl Syncer {
         loop {
             let elapsed = last.elapsed();
             let wanted = inner.unsynced.as_ref().is_some_and(|unsynced| inner.is_wanted(unsynced));
-            if self.eager || wanted || inner.closing || elapsed >= EVERY {
+            let due = self.eager || wanted || inner.early || inner.closing || elapsed >= EVERY;
+            if due {
                 if let Some(unsynced) = inner.unsynced.take() {
                     inner.forget_wanted(&unsynced);
-                    inner.running = true;
+                    (inner.running, inner.early) = (true, false);
+                    inner.begun += 1;
                     if self.eager {
                         // There is room for the next.
                         self.changed.notify_all();

@@ -595,6 +595,32 @@ fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
     assert_eq!(done, expected);
 }
 
+#[test]
+fn before_a_rename_at_level_two_the_active_file_is_synced_outside_the_commit_slot() {
+    for level in [CommitLevel::Two, CommitLevel::Zero] {
+        let sample = Sample::new();
+        let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+        let options = LogOptions { fs: fs.clone(), commit_level: level, ..small_limits(&sample) };
+        let log = Log::open(options).unwrap();
+        sample.record(&log, 1..=1);
+        let source = log.submitter();
+        let ticket = source.submit(transaction(&source, 2));
+        log.shared.queue.press();
+        wait_until(|| ticket.is_written());
+        let before = fs.journal().len();
+        source.submit(of_size(&source, "0-1-3", &[1000; 40])).wait_durable().unwrap();
+        let active = sample.dir().join("binlog.000001");
+        let done = fs.journal().split_off(before);
+        let at = |wanted: Operation| done.iter().position(|operation| *operation == wanted);
+        let syncs = done.iter().filter(|one| **one == Operation::Sync(active.clone())).count();
+        let rotate =
+            done.iter().position(|one| matches!(one, Operation::Write(path, _) if *path == active));
+        assert_eq!(syncs, 2, "{level:?}: {done:?}");
+        assert!(at(Operation::Sync(active)) < rotate, "{level:?}: {done:?}");
+        assert_eq!(sequences(&log), [1, 2, 3]);
+    }
+}
+
 fn wait_until(mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {

@@ -105,3 +105,48 @@ fn a_domain_that_comes_later_with_a_past_is_a_timeline_of_its_own() {
     drop((source, log));
     check(&open(&sample));
 }
+
+#[test]
+fn a_timeline_cut_short_at_any_operation_is_there_as_a_whole_or_not_at_all() {
+    let (mut there, mut not_there) = (0, 0);
+    for level in [CommitLevel::One, CommitLevel::Two, CommitLevel::Zero] {
+        for at in 0..40 {
+            let disk = crate::fs::crash::CrashFileSystem::new();
+            let options = |disk: &crate::fs::crash::CrashFileSystem| LogOptions {
+                fs: Arc::new(disk.clone()),
+                commit_level: level,
+                ..LogOptions::new("/log", 1)
+            };
+            let log = Log::open(options(&disk)).unwrap();
+            let source = log.submitter();
+            source.begin(Arc::new(format()), GtidState::default()).wait_durable().unwrap();
+            source.submit(transaction(&source, 20)).wait_durable().unwrap();
+            disk.cut_power_at(disk.operations() + at);
+            let state = GtidState::from_list(&list("0-1-7"));
+            let begun = source.begin_domains(Arc::new(format()), state, Domains::only([0]));
+            let answered = begun.wait_durable().is_ok();
+            disk.stop();
+            log.close();
+            for seed in 0..6 {
+                let image = disk.after_power_cut(seed);
+                let again = Log::open(options(&image)).unwrap();
+                let position = print_list(&again.gtid_state().position());
+                let begun = position == "0-1-7";
+                assert!(begun || position == "0-1-20", "{level:?} {at} {seed}: {position}");
+                assert!(begun || !answered, "{level:?} {at} {seed}: it was answered");
+                assert_eq!(
+                    again.find_attach(&list("0-1-20")).is_err(),
+                    begun,
+                    "{level:?} {at} {seed}"
+                );
+                assert_eq!(
+                    again.find_attach(&list("0-1-7")),
+                    Ok(1 + u64::from(begun)),
+                    "{level:?} {at}"
+                );
+                (there, not_there) = (there + u32::from(begun), not_there + u32::from(!begun));
+            }
+        }
+    }
+    assert!(there > 20 && not_there > 20, "{there} {not_there}");
+}

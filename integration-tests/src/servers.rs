@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply};
@@ -141,6 +142,11 @@ impl Server {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
+    }
+
+    /// Sends its process a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.as_ref().expect("the server runs").signal(signal);
     }
 
     /// A copy of a stopped server's data.

@@ -23,6 +23,8 @@ mod refusals;
 mod relay;
 mod releases;
 mod replica_port;
+mod semi_sync;
+mod source_status;
 mod start_positions;
 mod tools;
 mod whole_path;

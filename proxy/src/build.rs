@@ -9,7 +9,7 @@ use spillway_binlog::gtid::Domains;
 use spillway_binlog::{CommitObserver, LogOptions, Retention};
 use spillway_metrics::binlog::BinlogMetrics;
 
-use crate::capture::{CaptureOptions, Credentials};
+use crate::capture::{CaptureOptions, Credentials, HEARTBEAT_PERIOD};
 use crate::config::{Capture, Checksum, Config, Source};
 use crate::relay::RelayOptions;
 use crate::serve::ServeOptions;
@@ -70,6 +70,8 @@ pub(crate) fn capture_options(config: &Config, capture: &Capture) -> CaptureOpti
         credentials: Credentials { user: capture.user.clone(), password: Box::new(read) },
         start: capture.start.clone(),
         domains: capture.gtid_domains.clone().map_or_else(Domains::all, Domains::only),
+        semi_sync: capture.semi_sync,
+        heartbeat_period: HEARTBEAT_PERIOD,
     }
 }
 

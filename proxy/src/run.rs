@@ -115,7 +115,7 @@ impl Running {
         let state = Arc::new(State {
             server_id: config.server_id,
             started: SystemTime::now(),
-            sources: source_states(config, &upstreams, &relays),
+            sources: source_states(config, &upstreams, &relays, &families.source),
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
             relay_metrics: families.relay,
@@ -282,12 +282,13 @@ fn source_states(
     config: &Config,
     upstreams: &[Arc<Upstream>],
     relays: &[Option<RelayHandle>],
+    families: &SourceFamilies,
 ) -> Vec<SourceState> {
     let parts = config.sources.iter().zip(upstreams).zip(relays);
     let state = |((source, upstream), relay): ((&Source, &Arc<Upstream>), &Option<RelayHandle>)| {
         SourceState {
             upstream: Arc::clone(upstream),
-            captured: source.capture.is_some(),
+            capture: source.capture.as_ref().map(|_| families.of(&source.name)),
             relay: relay.as_ref().map(RelayHandle::local_addr),
         }
     };

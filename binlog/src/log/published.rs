@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::Shared;
+use super::{CommitLevel, Shared};
 use crate::gtid::mariadb::GtidState;
 
 /// Where the readable part of the log ends. Before the log's first file it is the default: file 0, position 0.
@@ -197,6 +197,18 @@ impl Ticket {
         self.resolve(|progress| progress.durable).await
     }
 
+    /// Resolves when the log has the transaction as its commit level says: on disk at level 1, written at 2 and at 0, where this has
+    /// it written at once.
+    ///
+    /// # Errors
+    /// [`SubmitError`] where it never will have it.
+    pub async fn committed(&self) -> Result<(), SubmitError> {
+        match self.shared.options.commit_level {
+            CommitLevel::One => self.durable().await,
+            CommitLevel::Two | CommitLevel::Zero => self.written().await,
+        }
+    }
+
     /// Blocks until the transaction is on disk.
     ///
     /// # Errors
@@ -214,6 +226,14 @@ impl Ticket {
     /// Whether the transaction is on disk now.
     pub fn is_durable(&self) -> bool {
         self.progress(&self.shared.published.lock().view).durable >= self.number
+    }
+
+    /// Whether the log has the transaction as its commit level says.
+    pub fn is_committed(&self) -> bool {
+        match self.shared.options.commit_level {
+            CommitLevel::One => self.is_durable(),
+            CommitLevel::Two | CommitLevel::Zero => self.is_written(),
+        }
     }
 
     async fn resolve(&self, reached: fn(Progress) -> u64) -> Result<(), SubmitError> {

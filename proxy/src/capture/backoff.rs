@@ -6,6 +6,8 @@ use super::fault::Verdict;
 
 const FIRST: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(10);
+/// The other replica is to be seen meanwhile: a MariaDB tries again after a minute.
+const DUPLICATE_SERVER_ID: Duration = Duration::from_secs(30);
 const FULL_DISK: Duration = Duration::from_secs(1);
 
 /// Doubles from 100 ms up to 10 s; starts over once events arrive.
@@ -25,7 +27,8 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// What somebody has to change is looked at again every 10 s, a full disk every second. `None` is never.
+    /// What somebody has to change is looked at again every 10 s, a server id that another has every 30, a full disk every second.
+    /// `None` is never.
     pub(super) fn next(&mut self, verdict: Verdict) -> Option<Duration> {
         match verdict {
             Verdict::Retry => {
@@ -35,6 +38,7 @@ impl Backoff {
             }
             Verdict::DiskFull => Some(FULL_DISK),
             Verdict::Refused | Verdict::Diverged => Some(CAP),
+            Verdict::DuplicateServerId => Some(DUPLICATE_SERVER_ID),
             Verdict::Stopped => None,
         }
     }

@@ -41,6 +41,8 @@ const DUMP_ANNOTATE: u16 = 2;
 pub(crate) struct Connection {
     pub(crate) stream: ServerStream,
     pub(crate) reader: PacketReader,
+    /// Its thread at the server.
+    pub(crate) thread_id: u32,
     user: String,
     logged_in: bool,
     /// What a refused login may be due to besides user and password.
@@ -96,12 +98,13 @@ impl Connection {
         let stream = timeout(DEADLINE, address.connect()).await;
         let stream = stream.map_err(|elapsed| failed(elapsed.into()))?.map_err(failed)?;
         let (reader, user) = (PacketReader::new(MAX_ANSWER), user.to_owned());
-        Ok(Self { stream, reader, user, logged_in: false, login_hint: "" })
+        Ok(Self { stream, reader, thread_id: 0, user, logged_in: false, login_hint: "" })
     }
 
     async fn greeting(&mut self, upstream: &Upstream) -> Result<ServerGreeting, Fault> {
         let payload = self.answer_or_error().await?;
         let greeting = ServerGreeting::parse(&payload)?;
+        self.thread_id = greeting.thread_id;
         upstream.set_greeting(Greeting { version: greeting.version.clone(), payload });
         Ok(greeting)
     }
@@ -200,6 +203,15 @@ impl Connection {
         self.reader.sequence = put_packet(&mut bytes, self.reader.sequence, payload);
         self.stream.write_all(&bytes).await?;
         // TLS may still have a part of it.
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// Sends an acknowledgement into a running dump: a packet of number 0, whatever number is due from the server.
+    pub(crate) async fn acknowledge(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let mut bytes = Vec::with_capacity(payload.len() + 4);
+        put_packet(&mut bytes, 0, payload);
+        self.stream.write_all(&bytes).await?;
         self.stream.flush().await?;
         Ok(())
     }

@@ -23,6 +23,8 @@ pub(crate) enum Verdict {
     Refused,
     /// The source has another history than the log; looked at again from time to time.
     Diverged,
+    /// Another replica has our server id: each of the two ends the other's dump.
+    DuplicateServerId,
     /// The log's disk is full; goes on by itself once there is room.
     DiskFull,
     /// The log takes nothing more.
@@ -112,6 +114,7 @@ impl Fault {
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
             Self::Transaction(_) => "transaction",
+            Self::Server { verdict: Verdict::DuplicateServerId, .. } => "duplicate_server_id",
             Self::Server { .. } => "server_error",
             Self::Tls(_) => "tls",
             Self::Refused(_) => "refused",
@@ -128,6 +131,9 @@ const DUMP_REFUSED: u16 = 1236;
 const TLS_REQUIRED: u16 = 3159;
 const PURGED: &str = "have been purged";
 const DUPLICATE_SERVER_ID: u16 = 4052;
+/// How servers without that error say it in a refused dump.
+const SAME_SERVER_ID: [&str; 2] =
+    ["with the same server_id", "with the same server_uuid/server_id"];
 
 /// What an ERR packet of the upstream means here; `login` says, during a login, what else its refusal may be due to. After the
 /// login "access denied" is how COM_REGISTER_SLAVE answers an account without the privilege.
@@ -153,18 +159,24 @@ pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault
             ),
         ),
         (DUMP_REFUSED, _) => dump_refused(&text),
-        (DUPLICATE_SERVER_ID, _) => (
-            Verdict::Retry,
-            format!(
-                "another replica has our server_id: {text}; give Spillway a server_id of its own"
-            ),
-        ),
+        (DUPLICATE_SERVER_ID, _) => duplicate_server_id(&text),
         (code, _) => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
     };
     Fault::Server { error, advice, verdict }
 }
 
+fn duplicate_server_id(text: &str) -> (Verdict, String) {
+    let advice = format!(
+        "another replica of the upstream has our server_id, and each ends the other's dump: {text}; give Spillway or that replica \
+         a server_id of its own"
+    );
+    (Verdict::DuplicateServerId, advice)
+}
+
 fn dump_refused(text: &str) -> (Verdict, String) {
+    if SAME_SERVER_ID.iter().any(|same| text.contains(same)) {
+        return duplicate_server_id(text);
+    }
     if text.contains(PURGED) {
         let advice = format!(
             "the upstream has purged what comes next in the log: {text} Begin a new timeline with ALTER SOURCE on the replica port, or move the log away and record anew"
@@ -203,6 +215,13 @@ mod tests {
         let ahead = "Error: connecting slave requested to start from GTID 0-1-999, which is not in the master's binlog";
         assert_eq!(verdict(DUMP_REFUSED, ahead).0, Verdict::Diverged);
         assert_eq!(verdict(DUMP_REFUSED, "Binary log is not open").0, Verdict::Retry);
+        let same =
+            "A slave with the same server_uuid/server_id as this slave has connected to the master";
+        for code in [DUMP_REFUSED, DUPLICATE_SERVER_ID] {
+            let (kind, advice) = verdict(code, same);
+            assert_eq!(kind, Verdict::DuplicateServerId);
+            assert!(advice.contains("server_id of its own"), "{advice}");
+        }
         assert_eq!(verdict(1040, "Too many connections").0, Verdict::Retry);
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod fault;
 mod login;
 mod packets;
 mod peers;
+mod semi_sync;
 mod session;
 mod start;
 mod stream;
@@ -17,8 +18,9 @@ mod watch;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, Submitter};
@@ -46,6 +48,9 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+/// How often an idle upstream shows that it lives. After three periods of silence the connection is taken for dead.
+pub const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
+
 /// How a source is captured.
 #[derive(Debug)]
 pub struct CaptureOptions {
@@ -57,6 +62,10 @@ pub struct CaptureOptions {
     pub start: StartPosition,
     /// The replication domains it is the source of; groups of others are skipped.
     pub domains: Domains,
+    /// Acknowledge each transaction once the log has it at its commit level.
+    pub semi_sync: bool,
+    /// [`HEARTBEAT_PERIOD`]; shorter in tests.
+    pub heartbeat_period: Duration,
 }
 
 /// A source that is to be captured.
@@ -79,6 +88,8 @@ pub(crate) struct Context {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) metrics: SourceMetrics,
     pub(crate) peers: Arc<Peers>,
+    /// The upstream's thread of a semi-synchronous dump; 0 is none.
+    pub(crate) dump_thread: Arc<AtomicU32>,
     /// This process has begun the source's domains in the log.
     pub(crate) has_begun: Arc<AtomicBool>,
 }
@@ -123,6 +134,7 @@ pub fn start(
         upstream,
         metrics,
         peers: Arc::clone(&peers),
+        dump_thread: Arc::default(),
         has_begun: Arc::default(),
     };
     let threads = sources.into_iter().map(|source| spawn(context(source), shutdown.clone()));
@@ -135,7 +147,7 @@ fn spawn(context: Context, shutdown: CancellationToken) -> io::Result<JoinHandle
     std::thread::Builder::new().name(name).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                () = shutdown.cancelled() => {}
+                () = shutdown.cancelled() => session::end_dump(&context).await,
                 () = run(&context) => {}
             }
         });
@@ -157,6 +169,7 @@ async fn run(context: &Context) {
             Err(fault) => fault,
         };
         context.metrics.up.set(0);
+        context.dump_thread.store(0, Ordering::Relaxed);
         context.metrics.reconnects.with_label_values(&[fault.label()]).inc();
         if attempts.goes_on_unproven(&fault, at_its_word) {
             tracing::info!(
@@ -192,6 +205,7 @@ fn report(context: &Context, fault: &Fault) -> bool {
         Verdict::Retry => CaptureState::Connecting,
         Verdict::Refused => CaptureState::Refused,
         Verdict::Diverged => CaptureState::Diverged,
+        Verdict::DuplicateServerId => CaptureState::DuplicateServerId,
         Verdict::DiskFull => CaptureState::PausedForDisk,
         Verdict::Stopped => CaptureState::Stopped,
     };
@@ -201,11 +215,8 @@ fn report(context: &Context, fault: &Fault) -> bool {
 
 /// Sets the state and logs it where it is new.
 pub(crate) fn set_state(context: &Context, state: CaptureState, reason: &str) {
-    let keeps = matches!(
-        context.upstream.capture_status().state,
-        CaptureState::Refused | CaptureState::Diverged | CaptureState::PausedForDisk
-    );
-    if state == CaptureState::Connecting && keeps {
+    let before = context.upstream.capture_status().state;
+    if state == CaptureState::Connecting && needs_somebody(before) {
         return;
     }
     if !context.upstream.set_capture_state(state, reason) {
@@ -213,10 +224,21 @@ pub(crate) fn set_state(context: &Context, state: CaptureState, reason: &str) {
     }
     let (source, state_name) = (context.upstream.name(), state.as_str());
     match state {
-        CaptureState::Refused | CaptureState::Diverged | CaptureState::PausedForDisk => {
+        _ if needs_somebody(state) => {
             tracing::error!(source, state = state_name, "capture: {reason}");
         }
         _ if reason.is_empty() => tracing::info!(source, state = state_name, "capture"),
         _ => tracing::warn!(source, state = state_name, "capture: {reason}"),
     }
+}
+
+/// Shown until it streams again.
+fn needs_somebody(state: CaptureState) -> bool {
+    matches!(
+        state,
+        CaptureState::Refused
+            | CaptureState::Diverged
+            | CaptureState::PausedForDisk
+            | CaptureState::DuplicateServerId
+    )
 }

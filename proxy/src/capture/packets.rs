@@ -21,6 +21,8 @@ pub(crate) struct PacketReader {
     long_is_whole: bool,
     /// Sequence number the next packet must have.
     pub(crate) sequence: u8,
+    /// How often numbers may start again at 1.
+    restarts: usize,
     /// Bytes a payload may have: what a hostile upstream can make us keep.
     pub(crate) limit: usize,
 }
@@ -46,6 +48,7 @@ impl PacketReader {
             long: Vec::new(),
             long_is_whole: false,
             sequence: 0,
+            restarts: 0,
             limit,
         }
     }
@@ -65,11 +68,8 @@ impl PacketReader {
             if unread.len() < HEADER_LEN + header.length {
                 return Ok(None);
             }
-            let expected = self.sequence;
-            if header.sequence != expected {
-                return Err(PacketError::WrongSequence { found: header.sequence, expected });
-            }
-            self.sequence = expected.wrapping_add(1);
+            self.check_sequence(header.sequence)?;
+            self.sequence = header.sequence.wrapping_add(1);
             self.start = payload_at + header.length;
             if self.long.is_empty() && !header.continues() {
                 return Ok(self.buffer.get(payload_at..payload_at + header.length));
@@ -81,6 +81,25 @@ impl PacketReader {
                 return Ok(Some(&self.long));
             }
         }
+    }
+
+    /// The last payload asked for an acknowledgement. Numbers start again at 1, behind it or behind the acknowledgement; over a proxy
+    /// they may also go on (observed).
+    pub(crate) fn may_restart(&mut self) {
+        self.restarts += 1;
+    }
+
+    fn check_sequence(&mut self, found: u8) -> Result<(), PacketError> {
+        const RESTARTED: u8 = 1;
+        let expected = self.sequence;
+        if found == expected {
+            return Ok(());
+        }
+        if found != RESTARTED || self.restarts == 0 || !self.long.is_empty() {
+            return Err(PacketError::WrongSequence { found, expected });
+        }
+        self.restarts -= 1;
+        Ok(())
     }
 
     /// Whether bytes have been read that nobody has taken.
@@ -170,6 +189,19 @@ mod tests {
         reader.end = 5;
         let wrong = reader.buffered().unwrap_err();
         assert!(matches!(wrong, PacketError::WrongSequence { found: 3, expected: 0 }));
+    }
+
+    #[test]
+    fn numbers_start_again_as_often_as_acknowledgements_were_asked_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut reader = PacketReader::new(usize::MAX);
+        let mut unread: &[u8] = &[1, 0, 0, 0, 9, 1, 0, 0, 1, 9, 1, 0, 0, 1, 9, 1, 0, 0, 1, 9];
+        runtime.block_on(reader.fill(&mut unread)).unwrap();
+        assert!(reader.buffered().unwrap().is_some() && reader.buffered().unwrap().is_some());
+        reader.may_restart();
+        assert!(reader.buffered().unwrap().is_some());
+        let wrong = reader.buffered().unwrap_err();
+        assert!(matches!(wrong, PacketError::WrongSequence { found: 1, expected: 2 }));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use spillway_binlog::LogEnd;
 use spillway_binlog::alignment::Alignment;
@@ -12,7 +13,8 @@ use spillway_binlog::gtid::mariadb::{self, Gtid, GtidState};
 use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
-use super::stream::{self, Begin, HEARTBEAT_PERIOD, Stream};
+use super::semi_sync;
+use super::stream::{self, Begin, Stream};
 use super::{Context, StartPosition};
 
 /// Runs a session to its end, which is always a fault. `at_its_word`: see [`Attempts::take_at_its_word`].
@@ -26,14 +28,36 @@ pub(super) async fn run(
     let plan = plan(&mut connection, context, at_its_word).await?;
     // Where the upstream is now: once the log has that, it has caught up.
     let target = gtids(&mut connection, "gtid_binlog_pos").await?;
-    let checksum = prepare(&mut connection, &plan).await?;
+    let checksum = prepare(&mut connection, &plan, context.options.heartbeat_period).await?;
     connection.register(context.options.server_id).await?;
+    let acknowledger = semi_sync::announce(&mut connection, context).await?;
+    if acknowledger.is_some() {
+        context.dump_thread.store(connection.thread_id, Ordering::Relaxed);
+    }
     connection.start_dump(context.options.server_id, &plan.file).await?;
     if let Some(limit) = context.log.max_cache_size() {
         connection.reader.limit = connection.reader.limit.min(packet_limit(limit));
     }
-    let stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
+    let mut stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
+    stream.acknowledger = acknowledger;
     stream::run(connection, stream, attempts).await
+}
+
+/// On the way down: a semi-synchronous dump that waits for an event does not look at its connection, and would count as a replica
+/// that acknowledges. So its thread is killed, as a MariaDB replica does it.
+pub(super) async fn end_dump(context: &Context) {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    let thread = context.dump_thread.swap(0, Ordering::Relaxed);
+    if thread == 0 {
+        return;
+    }
+    let kill = async { connect(context).await?.query(&format!("KILL {thread}")).await };
+    let source = context.upstream.name();
+    match tokio::time::timeout(DEADLINE, kill).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(source, %error, "the upstream's dump was not killed"),
+        Err(_) => tracing::debug!(source, "the upstream's dump was not killed in time"),
+    }
 }
 
 /// A logged-in connection. The password is read anew.
@@ -59,11 +83,11 @@ fn note_certificates(context: &Context, connection: &Connection) {
 
 /// The largest packet of a dump whose event can be part of a transaction of `max_cache_size` bytes.
 fn packet_limit(max_cache_size: u64) -> usize {
-    const STATUS_AND_CHECKSUM: usize = 1 + 4;
+    const STATUS_SEMI_SYNC_AND_CHECKSUM: usize = 1 + 2 + 4;
     // Header events are not part of a transaction, and small.
     const HEADER_EVENTS: usize = 1 << 20;
     let size = usize::try_from(max_cache_size).unwrap_or(usize::MAX);
-    size.saturating_add(STATUS_AND_CHECKSUM).max(HEADER_EVENTS)
+    size.saturating_add(STATUS_SEMI_SYNC_AND_CHECKSUM).max(HEADER_EVENTS)
 }
 
 /// Refuses what cannot be captured, with a sentence that says what to do.
@@ -177,8 +201,12 @@ async fn gtids(connection: &mut Connection, variable: &str) -> Result<Vec<Gtid>,
 }
 
 /// What a replica says before it dumps. Answers the checksum of events before the first format description.
-async fn prepare(connection: &mut Connection, plan: &Plan) -> Result<ChecksumAlgorithm, Fault> {
-    let nanoseconds = HEARTBEAT_PERIOD.as_nanos();
+async fn prepare(
+    connection: &mut Connection,
+    plan: &Plan,
+    heartbeat_period: Duration,
+) -> Result<ChecksumAlgorithm, Fault> {
+    let nanoseconds = heartbeat_period.as_nanos();
     connection.query(&format!("SET @master_heartbeat_period = {nanoseconds}")).await?;
     connection.query("SET @master_binlog_checksum = @@global.binlog_checksum").await?;
     let checksum = connection.query_value("SELECT @master_binlog_checksum").await?;

@@ -13,19 +13,16 @@ use spillway_binlog::event::{
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
 use spillway_binlog::{Health, LogEnd, Ticket};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
 use super::packets::PacketError;
-use super::watch::Watch;
+use super::semi_sync::Acknowledger;
+use super::watch::{Answer, Watch};
 use super::{Context, set_state};
 use crate::source::CaptureState;
-
-/// How often an idle upstream shows that it lives; after three periods of silence the connection is taken for dead.
-pub(super) const HEARTBEAT_PERIOD: Duration = Duration::from_secs(5);
-const SILENCE_LIMIT: Duration = HEARTBEAT_PERIOD.saturating_mul(3);
 
 /// Bytes handed to the log and not yet written at which reading waits: enough for whole commit groups from one source.
 const MAX_IN_FLIGHT: u64 = 64 << 20;
@@ -53,7 +50,9 @@ pub(super) struct Stream<'a> {
     in_flight: InFlight,
     /// Where the upstream was when the session began, less what the log has of it.
     target: Vec<Gtid>,
-    watch: Watch,
+    watch: Watch<'a>,
+    /// Of a semi-synchronous dump.
+    pub(super) acknowledger: Option<Acknowledger>,
     /// The last event was a heartbeat.
     idle: bool,
     /// Domains that were skipped in this session.
@@ -96,7 +95,8 @@ impl<'a> Stream<'a> {
             assembler: None,
             in_flight: InFlight::default(),
             target,
-            watch: Watch::default(),
+            watch: Watch::new(context),
+            acknowledger: None,
             idle: false,
             skipped: BTreeSet::new(),
             last: None,
@@ -112,43 +112,100 @@ impl<'a> Stream<'a> {
         connection: &mut Connection,
         attempts: &mut Attempts,
     ) -> Result<Infallible, Fault> {
+        let (mut heard, mut silent_at) = (true, Instant::now());
         loop {
-            while let Some(payload) =
-                connection.reader.buffered().map_err(|error| self.packet(error))?
-            {
-                match payload.split_first() {
-                    Some((0, event)) => self.event(event)?,
-                    Some((0xfe, rest)) if rest.len() < 8 => return Err(Fault::DumpEnded),
-                    _ => {
-                        let payload = payload.to_vec();
-                        connection.check_error(&payload)?;
-                        return Err(Fault::DumpEnded);
-                    }
-                }
-                if self.in_flight.bytes >= MAX_IN_FLIGHT {
-                    self.publish();
-                    self.settle(MAX_IN_FLIGHT).await?;
-                }
-            }
+            self.take_buffered(connection).await?;
             if self.format.is_some() && self.alignment.owed().is_none() {
                 self.streaming(attempts);
             }
             self.publish();
             self.note_caught_up();
             if std::mem::take(&mut self.idle) {
-                self.look_around(attempts).await?;
+                // The upstream has nothing to send: that must be because the log has all it has.
+                self.settle(0).await?;
+                self.watch.heartbeat();
+            }
+            self.acknowledge(connection).await?;
+            if std::mem::take(&mut heard) {
+                // From here on: the log may have kept us from listening.
+                silent_at = Instant::now() + self.silence_limit();
             }
             let filled = connection.reader.fill(&mut connection.stream);
-            timeout(SILENCE_LIMIT, filled)
-                .await
-                .map_err(|_| Fault::Silent(SILENCE_LIMIT.as_secs()))??;
+            tokio::select! {
+                filled = timeout_at(silent_at, filled) => {
+                    filled.map_err(|_| self.silent())??;
+                    heard = true;
+                }
+                ready = ready(self.acknowledger.as_ref()) => ready?,
+                answer = self.watch.answered() => self.answered(&answer, attempts)?,
+            }
         }
     }
 
-    /// The upstream has nothing to send: that must be because the log has all it has.
-    async fn look_around(&mut self, attempts: &mut Attempts) -> Result<(), Fault> {
-        self.settle(0).await?;
-        match self.watch.heartbeat(self.context).await {
+    /// After three periods without a heartbeat.
+    fn silence_limit(&self) -> Duration {
+        self.context.options.heartbeat_period.saturating_mul(3)
+    }
+
+    fn silent(&self) -> Fault {
+        Fault::Silent(self.silence_limit().as_secs())
+    }
+
+    /// All packets that were read.
+    async fn take_buffered(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        while let Some(payload) =
+            connection.reader.buffered().map_err(|error| self.packet(error))?
+        {
+            match payload.split_first() {
+                Some((0, event)) => {
+                    if self.event_packet(event)? {
+                        connection.reader.may_restart();
+                    }
+                }
+                Some((0xfe, rest)) if rest.len() < 8 => return Err(Fault::DumpEnded),
+                _ => {
+                    let payload = payload.to_vec();
+                    connection.check_error(&payload)?;
+                    return Err(Fault::DumpEnded);
+                }
+            }
+            if self.in_flight.bytes >= MAX_IN_FLIGHT {
+                self.publish();
+                self.settle(MAX_IN_FLIGHT).await?;
+                self.acknowledge(connection).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event; answers whether the upstream waits for an acknowledgement of it.
+    fn event_packet(&mut self, packet: &[u8]) -> Result<bool, Fault> {
+        let Some(acknowledger) = &mut self.acknowledger else {
+            self.event(packet)?;
+            return Ok(false);
+        };
+        let (event, asked) = acknowledger.take_prefix(packet)?;
+        self.event(event)?;
+        let in_transaction =
+            self.assembler.as_ref().is_some_and(TransactionAssembler::in_transaction);
+        if let Some(acknowledger) = self.acknowledger.as_mut().filter(|_| !in_transaction) {
+            acknowledger.transaction_ends();
+        }
+        Ok(asked)
+    }
+
+    /// Tells the upstream what the log has by now of what it waits for.
+    async fn acknowledge(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        let ready = self.acknowledger.as_mut().and_then(Acknowledger::take_ready);
+        let Some(acknowledgement) = ready else { return Ok(()) };
+        let sent = connection.acknowledge(&acknowledgement);
+        timeout(self.silence_limit(), sent).await.map_err(|_| self.silent())??;
+        self.context.metrics.acknowledgements.inc();
+        Ok(())
+    }
+
+    fn answered(&mut self, answer: &Answer, attempts: &mut Attempts) -> Result<(), Fault> {
+        match self.watch.conclude(answer) {
             Some(difference) if attempts.is_news(&difference) => Err(Fault::Stale(difference)),
             _ => Ok(()),
         }
@@ -165,8 +222,9 @@ impl<'a> Stream<'a> {
     }
 
     /// Events arrive that go on where the log ends.
-    fn streaming(&self, attempts: &mut Attempts) {
+    fn streaming(&mut self, attempts: &mut Attempts) {
         attempts.streaming();
+        self.watch.streaming();
         self.context.metrics.up.set(1);
         set_state(self.context, CaptureState::Streaming, "");
     }
@@ -178,6 +236,9 @@ impl<'a> Stream<'a> {
             return self.format_description(event);
         }
         let event = self.checksum.verify(event)?;
+        if let Some(acknowledger) = &mut self.acknowledger {
+            acknowledger.pass(&header, event)?;
+        }
         self.idle = header.event_type == EventType::HEARTBEAT;
         if !self.idle {
             self.watch.not_idle();
@@ -212,7 +273,11 @@ impl<'a> Stream<'a> {
         self.last = Some(transaction.gtid());
         self.transactions += 1;
         let bytes = transaction.size();
-        self.in_flight.add(self.context.submitter.submit(transaction), bytes);
+        let ticket = self.context.submitter.submit(transaction);
+        if let Some(acknowledger) = &mut self.acknowledger {
+            acknowledger.handed_over(&ticket);
+        }
+        self.in_flight.add(ticket, bytes);
         Ok(())
     }
 
@@ -332,10 +397,9 @@ impl<'a> Stream<'a> {
         metrics.skipped.inc_by(std::mem::take(&mut self.skipped_transactions));
         if self.last_timestamp != 0 {
             metrics.last_event_timestamp.set(i64::from(self.last_timestamp));
-        }
-        if let Some(gtid) = self.last.take() {
-            let timestamp = self.last_timestamp;
-            self.context.upstream.set_capture_progress(&gtid.to_string(), timestamp);
+            let gtid = self.last.take().map(|gtid| gtid.to_string());
+            let upstream = &self.context.upstream;
+            upstream.set_capture_progress(gtid.as_deref(), self.last_timestamp);
         }
         self.report_unpacked();
     }
@@ -350,6 +414,14 @@ impl<'a> Stream<'a> {
                 unpacked.reason
             );
         }
+    }
+}
+
+/// Resolves when there is something to acknowledge.
+async fn ready(acknowledger: Option<&Acknowledger>) -> Result<(), Fault> {
+    match acknowledger {
+        Some(acknowledger) => Ok(acknowledger.ready().await?),
+        None => std::future::pending().await,
     }
 }
 

@@ -10,6 +10,7 @@ use super::grants;
 use super::probe::Facts;
 use crate::capture::StartPosition;
 use crate::config::{Binlog, Capture};
+use crate::source::SemiSync;
 
 /// Below a day, a weekend without Spillway loses history.
 const SHORT_RETENTION: f64 = 86_400.0;
@@ -24,6 +25,7 @@ pub(super) fn server(facts: &Facts, ours: u32, capture: &Capture) -> Vec<Finding
     findings.push(server_id(facts, ours));
     findings.extend(gtids(facts, capture));
     findings.push(retention(facts));
+    findings.extend(semi_sync(facts, capture));
     findings
 }
 
@@ -185,6 +187,29 @@ fn retention(facts: &Facts) -> Finding {
             seconds / 86_400.0
         )),
     }
+}
+
+/// What `semi_sync` promises with this upstream.
+fn semi_sync(facts: &Facts, capture: &Capture) -> Vec<Finding> {
+    if !capture.semi_sync {
+        return Vec::new();
+    }
+    match facts.variable("rpl_semi_sync_master_enabled") {
+        Some("ON" | "1") => {}
+        found => {
+            let semi_sync = found.map_or(SemiSync::Unsupported, |_| SemiSync::OffAtUpstream);
+            return semi_sync.shortcoming().map(Finding::warn).into_iter().collect();
+        }
+    }
+    let alone = Finding::warn(
+        "one acknowledgement is enough for the upstream, and it may be Spillway's alone: a commit may then be on the upstream \
+         and in Spillway's log only",
+    );
+    let timeout = facts.variable("rpl_semi_sync_master_timeout").unwrap_or("unknown");
+    let waits = Finding::ok(format!(
+        "semi_sync: the upstream's commits wait for an acknowledgement, at most rpl_semi_sync_master_timeout = {timeout} ms"
+    ));
+    vec![waits, alone]
 }
 
 /// How much recording will fetch at first.

@@ -124,10 +124,16 @@ const MAX_CONNECTIONS: Key<u32> = Key {
     parse: |value| value::integer(value, 1..=100_000),
 };
 
-const SEMI_SYNC: Unavailable = Unavailable {
+const SEMI_SYNC: Key<bool> = Key {
     name: "semi_sync",
-    meaning: "Acknowledge each transaction to the upstream once the log has it.",
-    today: Some("false"),
+    meaning: "Acknowledge each transaction to the upstream once the log has it: at `flush_log_at_trx_commit` 1 once it is synced, at 2 \
+              and 0 once it is written. The upstream's commits wait for that where its `rpl_semi_sync_master_enabled` is ON. \
+              docs/DURABILITY.md says what this promises.",
+    allowed: "true or false",
+    default: Some("false"),
+    reload: false,
+    secret: false,
+    parse: value::boolean,
 };
 
 const COMMIT_ACK: Unavailable = Unavailable {
@@ -250,6 +256,8 @@ pub struct Capture {
     pub start: StartPosition,
     /// The replication domains that are recorded; `None`: all.
     pub gtid_domains: Option<BTreeSet<u32>>,
+    /// Acknowledge transactions to the upstream.
+    pub semi_sync: bool,
 }
 
 /// MariaDB takes one GTID a domain.
@@ -328,6 +336,7 @@ struct Account {
     password: Option<Password>,
     start: StartPosition,
     gtid_domains: Option<BTreeSet<u32>>,
+    semi_sync: bool,
 }
 
 fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
@@ -336,6 +345,7 @@ fn read_account(section: &mut Section<'_>) -> Result<Account, Fault> {
         password: read_password(section, &PASSWORD, &PASSWORD_FILE)?,
         start: section.get(&START)?,
         gtid_domains: section.optional(&GTID_DOMAINS)?,
+        semi_sync: section.get(&SEMI_SYNC)?,
     })
 }
 
@@ -348,8 +358,8 @@ impl Account {
         let password = self.password.ok_or_else(|| {
             fault("`source.password` is missing: set it or `source.password_file` (\"\" for an account without one)")
         })?;
-        let capture =
-            Capture { user, password, start: self.start, gtid_domains: self.gtid_domains };
+        let Self { start, gtid_domains, semi_sync, .. } = self;
+        let capture = Capture { user, password, start, gtid_domains, semi_sync };
         if let Some(domain) = capture.start_elsewhere() {
             return Err(section.fault(format!(
                 "`source.start` names domain {domain}, which `source.gtid_domains` does not: leave it out there, or add it here"

@@ -116,9 +116,17 @@ fn values_are_read_as_written() {
 }
 
 #[test]
+fn a_source_is_semi_synchronous_only_where_it_is_asked_to_be() {
+    let asked = |text: &str| parse(text).unwrap().sources.remove(0).capture.unwrap().semi_sync;
+    assert!(!asked(SMALLEST));
+    assert!(asked(&format!("{SMALLEST}semi_sync = true\n")));
+    expect_faults("[[source]]", &[("semi_sync = 1", "true or false")]);
+}
+
+#[test]
 fn what_is_the_behaviour_today_may_be_written_out() {
     parse(&format!(
-        "{SMALLEST}semi_sync = false\ncommit_ack = \"upstream\"\n\
+        "{SMALLEST}commit_ack = \"upstream\"\n\
          [relay]\nrequire_secure_transport = false\nproxy_protocol_networks = []\nproxy_protocol_to_upstream = false\n\
          [replicas]\nrequire_secure_transport = false\n"
     ))
@@ -132,7 +140,6 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         (
             "[[source]]",
             &[
-                "semi_sync = true",
                 "commit_ack = \"durable\"",
                 "commit_ack_replicas = 1",
                 "commit_ack_timeout = \"10s\"",
@@ -159,7 +166,7 @@ fn what_does_not_exist_yet_is_known_and_refused() {
         let values: Vec<_> = lines.iter().map(|line| (*line, *line)).collect();
         expect_faults(header, &values);
     }
-    expect_faults("[[source]]", &[("semi_sync = 5", "release: only `false` is")]);
+    expect_faults("[[source]]", &[("commit_ack = 5", "release: only `\"upstream\"` is")]);
     expect_faults("[[source]]", &[("commit_ack_replicas = 1", "release: leave it out")]);
 }
 

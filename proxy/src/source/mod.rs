@@ -1,14 +1,17 @@
 //! One upstream cluster as the other parts see it: where it is, how it greeted last, and how capture is doing.
 
 mod address;
+mod retention;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use address::{ParseAddressError, ServerAddress, ServerStream};
+pub use retention::Retention;
 use tokio::sync::Notify;
 
 use crate::capture::StartPosition;
+use retention::Lacking;
 
 use crate::tls::TlsOptions;
 
@@ -27,6 +30,8 @@ pub enum CaptureState {
     Diverged,
     /// The source or its settings cannot be captured until somebody changes them.
     Refused,
+    /// Another replica has our server id, and the source serves one of the two: tried again at longer intervals.
+    DuplicateServerId,
 }
 
 impl CaptureState {
@@ -39,6 +44,42 @@ impl CaptureState {
             Self::PausedForDisk => "paused_for_disk",
             Self::Diverged => "diverged",
             Self::Refused => "refused",
+            Self::DuplicateServerId => "duplicate_server_id",
+        }
+    }
+}
+
+/// Whether the upstream's commits wait for the log, where `semi_sync` is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SemiSync {
+    /// They do.
+    Active,
+    /// They do not: the upstream is set so.
+    OffAtUpstream,
+    /// The upstream knows nothing of it.
+    Unsupported,
+}
+
+impl SemiSync {
+    /// The name in the status document.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::OffAtUpstream => "off_at_upstream",
+            Self::Unsupported => "unsupported",
+        }
+    }
+
+    /// Why commits do not wait although they should, and what to do.
+    pub fn shortcoming(self) -> Option<&'static str> {
+        match self {
+            Self::Active => None,
+            Self::OffAtUpstream => Some(
+                "semi_sync is set, and the upstream's commits do not wait: SET GLOBAL rpl_semi_sync_master_enabled = ON there",
+            ),
+            Self::Unsupported => Some(
+                "semi_sync is set, and the upstream has no rpl_semi_sync_master_enabled: its commits do not wait",
+            ),
         }
     }
 }
@@ -56,6 +97,18 @@ pub struct CaptureStatus {
     pub last_gtid: String,
     /// The `timestamp` of the last event read (Unix seconds, the source's clock); 0 before the first.
     pub last_event_timestamp: u32,
+    /// Whether commits wait for the log; `None` before the first connection, and without `semi_sync`.
+    pub semi_sync: Option<SemiSync>,
+    retention: Option<Retention>,
+    lacking: Lacking,
+}
+
+impl CaptureStatus {
+    /// How long the upstream will still have what the log lacks, or would lack if nothing more were received; `None` where that is
+    /// not known or without end.
+    pub fn purged_in(&self, now: SystemTime) -> Option<Duration> {
+        self.lacking.kept_for(self.retention, now)
+    }
 }
 
 /// The last greeting seen from an upstream server: what the relay shows to clients and the replica port to replicas.
@@ -89,6 +142,9 @@ impl Upstream {
             reason: String::new(),
             last_gtid: String::new(),
             last_event_timestamp: 0,
+            semi_sync: None,
+            retention: None,
+            lacking: Lacking::default(),
         };
         Self {
             name: name.into(),
@@ -168,9 +224,10 @@ impl Upstream {
         lock(&self.begin_anew).clone()
     }
 
-    /// It was handed to the log.
+    /// It was handed to the log, which lacks what comes then.
     pub(crate) fn has_begun_anew(&self) {
         *lock(&self.begin_anew) = None;
+        lock(&self.capture).lacking = Lacking::default();
     }
 
     /// Ends capture's pause before its next attempt.
@@ -183,13 +240,32 @@ impl Upstream {
         self.retry.notified().await;
     }
 
-    /// Notes how far capture has read.
-    pub fn set_capture_progress(&self, last_gtid: &str, last_event_timestamp: u32) {
+    /// Notes how far capture has read: the last GTID handed to the log, if there is a new one, and the time of the last event.
+    pub fn set_capture_progress(&self, last_gtid: Option<&str>, last_event_timestamp: u32) {
         let mut status = lock(&self.capture);
-        if status.last_gtid != last_gtid {
+        if let Some(last_gtid) = last_gtid.filter(|gtid| *gtid != status.last_gtid) {
             last_gtid.clone_into(&mut status.last_gtid);
         }
         status.last_event_timestamp = last_event_timestamp;
+        let retention = status.retention;
+        status.lacking.received(last_event_timestamp, retention);
+    }
+
+    /// The log has all the upstream has.
+    pub(crate) fn lacks_nothing(&self) {
+        let mut status = lock(&self.capture);
+        let retention = status.retention;
+        status.lacking.nothing(retention);
+    }
+
+    /// Notes how long the upstream keeps its binlog files; `None` is until somebody purges them, or unknown.
+    pub fn set_retention(&self, retention: Option<Retention>) {
+        lock(&self.capture).retention = retention;
+    }
+
+    /// Notes whether the upstream's commits wait for the log. Answers whether that is news.
+    pub fn set_semi_sync(&self, semi_sync: SemiSync) -> bool {
+        lock(&self.capture).semi_sync.replace(semi_sync) != Some(semi_sync)
     }
 }
 

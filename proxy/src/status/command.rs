@@ -68,13 +68,20 @@ fn source(source: &Source) -> String {
         format!("relay {} with {} connected", relay.listen, relay.connections)
     });
     format!(
-        "source   {}: {} ({version}), {relay}\ncapture  {} since {}, last GTID {}\n",
+        "source   {}: {} ({version}), {relay}\ncapture  {} since {}, last GTID {}\n         {} transactions, {} bytes received{}\n",
         source.name,
         source.server,
         capture.state,
         capture.since,
-        or_none(&capture.last_gtid)
+        or_none(&capture.last_gtid),
+        capture.transactions,
+        capture.bytes,
+        capture.purge_in_seconds.map(purged).unwrap_or_default(),
     )
+}
+
+fn purged(seconds: u64) -> String {
+    format!(", purged at the upstream in {seconds} s if not read")
 }
 
 fn or_none(text: &str) -> &str {

@@ -1,6 +1,10 @@
 //! The status document: what /status serves and `spillway status` reads. Plain data, no I/O.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::source::SemiSync;
 
 /// The whole document.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -48,7 +52,7 @@ pub struct Relay {
 /// How recording of a source goes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Capture {
-    /// `stopped`, `connecting`, `streaming`, `paused_for_disk`, `diverged` or `refused`.
+    /// `stopped`, `connecting`, `streaming`, `paused_for_disk`, `diverged`, `refused` or `duplicate_server_id`.
     pub state: String,
     /// Since when.
     pub since: String,
@@ -58,6 +62,20 @@ pub struct Capture {
     pub last_gtid: String,
     /// The source's clock at the last event read.
     pub last_event: Option<String>,
+    /// Bytes of events read since the start.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Transactions handed to the log since the start.
+    #[serde(default)]
+    pub transactions: u64,
+    /// Sessions that ended since the start, by what ended them.
+    #[serde(default)]
+    pub reconnects: BTreeMap<String, u64>,
+    /// Until the upstream, by its retention time, removes the next events the log lacks, or would lack if it read nothing more; left
+    /// out where it is not known.
+    pub purge_in_seconds: Option<u64>,
+    /// With `semi_sync` set: `active`, `off_at_upstream` or `unsupported`.
+    pub semi_sync: Option<String>,
 }
 
 /// How the log is.
@@ -126,7 +144,10 @@ pub struct Replica {
 
 /// What in a document needs a person.
 pub fn attention(document: &Document) -> Vec<String> {
-    let sources = document.sources.iter().filter_map(source_attention);
+    let sources = document.sources.iter().flat_map(|source| {
+        [source_attention(source), purge_attention(source), semi_sync_attention(source)]
+    });
+    let sources = sources.flatten();
     sources.chain(log_attention(&document.binlog)).collect()
 }
 
@@ -135,7 +156,7 @@ fn source_attention(source: &Source) -> Option<String> {
     let name = &source.name;
     let told = if capture.reason.is_empty() { "no reason given" } else { &capture.reason };
     match capture.state.as_str() {
-        "diverged" | "refused" => {
+        "diverged" | "refused" | "duplicate_server_id" => {
             Some(format!("source {name}: capture is {}: {told}", capture.state))
         }
         "paused_for_disk" => Some(format!("source {name}: capture waits for disk space: {told}")),
@@ -146,6 +167,25 @@ fn source_attention(source: &Source) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Nobody needs to know while it is read: what comes next is read long before.
+fn purge_attention(source: &Source) -> Option<String> {
+    const DAY: u64 = 86_400;
+    let capture = &source.capture;
+    let left = capture.purge_in_seconds.filter(|left| *left < DAY)?;
+    let held_up = !capture.reason.is_empty() && capture.state != "stopped";
+    held_up.then(|| {
+        let name = &source.name;
+        format!("source {name}: the upstream may purge what the log lacks in {left} s: it must be read before")
+    })
+}
+
+fn semi_sync_attention(source: &Source) -> Option<String> {
+    let semi_sync = [SemiSync::OffAtUpstream, SemiSync::Unsupported];
+    let told = source.capture.semi_sync.as_deref()?;
+    let found = semi_sync.into_iter().find(|semi_sync| semi_sync.as_str() == told)?;
+    found.shortcoming().map(|sentence| format!("source {}: {sentence}", source.name))
 }
 
 fn log_attention(binlog: &Binlog) -> Option<String> {
@@ -181,6 +221,7 @@ mod tests {
             ("connecting", "", LogState::Running, 0),
             ("connecting", "connection refused", LogState::Running, 1),
             ("refused", "log_bin is off", LogState::Running, 1),
+            ("duplicate_server_id", "another has it", LogState::Running, 1),
             ("diverged", "0-1-7 differs", LogState::Running, 1),
             ("paused_for_disk", "", LogState::DiskFull, 2),
             ("streaming", "", LogState::Latched, 1),
@@ -188,6 +229,31 @@ mod tests {
             let told = attention(&document(state, reason, log));
             assert_eq!(told.len(), expected, "{state} {log:?}: {told:?}");
             assert!(told.iter().all(|line| line.contains(reason)) || log != LogState::Running);
+        }
+    }
+
+    #[test]
+    fn what_is_about_to_be_purged_matters_while_it_is_not_read() {
+        for (state, reason, left, expected) in [
+            ("connecting", "connection refused", Some(3600), true),
+            ("connecting", "connection refused", Some(100_000), false),
+            ("connecting", "connection refused", None, false),
+            ("connecting", "", Some(3600), false),
+            ("streaming", "", Some(3600), false),
+        ] {
+            let mut document = document(state, reason, LogState::Running);
+            document.sources[0].capture.purge_in_seconds = left;
+            let told = attention(&document);
+            assert_eq!(told.iter().any(|line| line.contains("3600 s")), expected, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn commits_that_do_not_wait_although_they_should_ask_for_attention() {
+        for (semi_sync, expected) in [("active", 0), ("off_at_upstream", 1), ("unsupported", 1)] {
+            let mut document = document("streaming", "", LogState::Running);
+            document.sources[0].capture.semi_sync = Some(semi_sync.into());
+            assert_eq!(attention(&document).len(), expected, "{semi_sync}");
         }
     }
 

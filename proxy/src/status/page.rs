@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::document::{Document, Replica, Source};
+use super::document::{Capture, Document, Replica, Source};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}\
 table{border-collapse:collapse;width:100%;margin-bottom:1.5rem}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #ddd;\
@@ -57,8 +57,23 @@ fn source_table(page: &mut String, source: &Source) {
             ("capture", state),
             ("last GTID", capture.last_gtid.clone()),
             ("last event", capture.last_event.clone().unwrap_or_default()),
+            ("received", format!("{} transactions, {} bytes", capture.transactions, capture.bytes)),
+            ("reconnects", reconnects(capture)),
+            ("purged there in", capture.purge_in_seconds.map_or("not known".into(), lasting)),
+            ("semi-sync", capture.semi_sync.clone().unwrap_or_else(|| "not set".into())),
         ],
     );
+}
+
+fn reconnects(capture: &Capture) -> String {
+    let each = capture.reconnects.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let each: Vec<_> = each.collect();
+    if each.is_empty() { "none".into() } else { each.join(", ") }
+}
+
+/// Seconds for people.
+fn lasting(seconds: u64) -> String {
+    format!("{} d {} h {} min", seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60)
 }
 
 fn log_table(page: &mut String, document: &Document) {
@@ -128,7 +143,6 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::Capture;
     use super::*;
 
     #[test]

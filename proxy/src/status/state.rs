@@ -11,6 +11,7 @@ use spillway_binlog::gtid::mariadb::print_list;
 use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::{Health, Part};
 use spillway_metrics::relay::RelayMetrics;
+use spillway_metrics::source::SourceMetrics;
 
 use super::document::{
     self, Binlog, Capture, Document, LogState, Relay, Replica, ReplicaPort, Source,
@@ -48,8 +49,8 @@ pub struct State {
 pub struct SourceState {
     /// What is known of it.
     pub upstream: Arc<Upstream>,
-    /// Whether it is recorded.
-    pub captured: bool,
+    /// What is counted of it, where it is recorded.
+    pub capture: Option<SourceMetrics>,
     /// The apps' port, if there is one.
     pub relay: Option<SocketAddr>,
 }
@@ -70,7 +71,7 @@ impl State {
         document
     }
 
-    fn source(&self, SourceState { upstream, relay, .. }: &SourceState) -> Source {
+    fn source(&self, SourceState { upstream, relay, capture: metrics }: &SourceState) -> Source {
         let of_listen = |listen: SocketAddr| Relay {
             listen: listen.to_string(),
             connections: self.relay_metrics.open_connections(upstream.name()),
@@ -80,7 +81,7 @@ impl State {
             server: upstream.address().to_string(),
             server_version: upstream.greeting().map(|greeting| version(&greeting.version)),
             relay: relay.map(of_listen),
-            capture: capture(upstream),
+            capture: capture(upstream, metrics.as_ref()),
         }
     }
 
@@ -118,7 +119,7 @@ impl State {
     }
 
     fn is_recording(&self) -> bool {
-        self.sources.iter().any(|source| source.captured)
+        self.sources.iter().any(|source| source.capture.is_some())
     }
 
     /// From now on neither part is ready.
@@ -135,6 +136,10 @@ impl Health for State {
         let oldest = self.log.oldest_event_time();
         let oldest = oldest.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         self.metrics.set_oldest_event(oldest.map_or(0, |time| time.as_secs()));
+        for SourceState { upstream, capture, .. } in &self.sources {
+            let left = upstream.capture_status().purged_in(SystemTime::now());
+            capture.iter().for_each(|metrics| metrics.purge.set(left.map(|left| left.as_secs())));
+        }
         self.metrics.set_state(size, latched, health == spillway_binlog::Health::DiskFull);
     }
 
@@ -161,8 +166,9 @@ impl Health for State {
     }
 }
 
-fn capture(upstream: &Upstream) -> Capture {
+fn capture(upstream: &Upstream, metrics: Option<&SourceMetrics>) -> Capture {
     let status = upstream.capture_status();
+    let purged_in = status.purged_in(SystemTime::now());
     let last_event = i64::from(status.last_event_timestamp);
     Capture {
         state: status.state.as_str().to_owned(),
@@ -173,6 +179,11 @@ fn capture(upstream: &Upstream) -> Capture {
             .ok()
             .filter(|_| last_event != 0)
             .map(|time| time.to_string()),
+        bytes: metrics.map_or(0, |metrics| metrics.bytes.get()),
+        transactions: metrics.map_or(0, |metrics| metrics.transactions.get()),
+        reconnects: metrics.map(|metrics| metrics.reconnects.by_reason()).unwrap_or_default(),
+        purge_in_seconds: purged_in.map(|left| left.as_secs()),
+        semi_sync: status.semi_sync.map(|semi_sync| semi_sync.as_str().to_owned()),
     }
 }
 

@@ -6,6 +6,8 @@ mod alignment;
 mod kinds;
 mod many;
 mod scripted;
+mod semi_sync;
+mod status;
 mod upstream;
 
 use std::sync::Arc;
@@ -48,8 +50,17 @@ impl Capturing {
     }
 
     fn open(dir: TempDir, address: ServerAddress, change: fn(&mut CaptureOptions)) -> Self {
-        let options =
-            LogOptions { max_cache_size: Some(1 << 20), ..LogOptions::new(dir.path(), 4307) };
+        let options = LogOptions::new(dir.path(), 4307);
+        Self::open_log(dir, options, address, change)
+    }
+
+    fn open_log(
+        dir: TempDir,
+        options: LogOptions,
+        address: ServerAddress,
+        change: fn(&mut CaptureOptions),
+    ) -> Self {
+        let options = LogOptions { max_cache_size: Some(1 << 20), ..options };
         let log = Arc::new(Log::open(options).unwrap());
         let upstream = Arc::new(Upstream::new("main", address));
         let registry = Arc::new(Registry::new());
@@ -62,6 +73,8 @@ impl Capturing {
             },
             start: StartPosition::Oldest,
             domains: Domains::all(),
+            semi_sync: false,
+            heartbeat_period: capture::HEARTBEAT_PERIOD,
         };
         change(&mut options);
         let stop = CancellationToken::new();
@@ -109,6 +122,13 @@ impl Capturing {
         let text = String::from_utf8(self.registry.text().unwrap()).unwrap();
         let label = format!("reason=\"{reason}\"");
         text.lines().any(|line| line.contains("reconnects_total") && line.contains(&label))
+    }
+
+    /// The value of a metric without labels but its source.
+    fn metric(&self, name: &str) -> u64 {
+        let text = String::from_utf8(self.registry.text().unwrap()).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 }
 

@@ -50,6 +50,8 @@ impl Capturing {
                     },
                     start: StartPosition::Oldest,
                     domains: domains.clone(),
+                    semi_sync: false,
+                    heartbeat_period: capture::HEARTBEAT_PERIOD,
                 };
                 let upstream = Arc::new(Upstream::new(name, fake.address()));
                 CapturedSource { options, upstream, metrics: families.of(name) }

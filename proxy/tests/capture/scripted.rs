@@ -2,17 +2,17 @@
 //! the replica protocol, A.7 and G), sends heartbeats when idle, and cuts or corrupts what it sends where it is told to.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use spillway::source::ServerAddress;
 use spillway::wire::packet::put_packet;
 use spillway::wire::reply::ErrPacket;
-use spillway_binlog::event::{ChecksumAlgorithm, EventType, control};
+use spillway_binlog::event::{ChecksumAlgorithm, EventHeader, EventType, control};
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState, parse_list, print_list};
 
 use super::upstream::{Session, event_of, greeting, header_events, ok, receive, send, send_row};
@@ -69,6 +69,23 @@ impl Binlog {
     }
 }
 
+/// How the server is semi-synchronous.
+#[derive(Clone, Copy)]
+pub struct SemiSync {
+    /// `rpl_semi_sync_master_enabled`. Each group's last event asks for an acknowledgement.
+    pub setting: &'static str,
+    /// Where in its file the first group begins.
+    pub begins_at: u64,
+    /// Packet numbers go on, as over a proxy, instead of starting again at 1.
+    pub numbers_go_on: bool,
+}
+
+impl Default for SemiSync {
+    fn default() -> Self {
+        Self { setting: "ON", begins_at: 300, numbers_go_on: false }
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     binlog: Mutex<Binlog>,
@@ -77,6 +94,15 @@ struct Shared {
     /// `@@gtid_binlog_pos`, where it is not the truth.
     claims: Mutex<Option<String>>,
     heartbeats: AtomicUsize,
+    /// Answers nothing and sends nothing.
+    frozen: AtomicBool,
+    /// Sends nothing between groups.
+    quiet: AtomicBool,
+    semi_sync: Mutex<Option<SemiSync>>,
+    /// Acknowledgements: packet number and payload.
+    acknowledged: Mutex<Vec<(u8, Vec<u8>)>>,
+    /// Statements of all sessions.
+    heard: Mutex<Vec<String>>,
     sessions: Mutex<Vec<Session>>,
 }
 
@@ -152,6 +178,31 @@ impl ScriptedServer {
         *self.shared.claims.lock().unwrap() = Some(position.to_owned());
     }
 
+    /// Is semi-synchronous in sessions to come.
+    pub fn semi_sync(&self, semi_sync: SemiSync) {
+        *self.shared.semi_sync.lock().unwrap() = Some(semi_sync);
+    }
+
+    /// Stops as a process does at SIGSTOP, or goes on.
+    pub fn freeze(&self, frozen: bool) {
+        self.shared.frozen.store(frozen, Ordering::SeqCst);
+    }
+
+    /// Sends no heartbeats any more.
+    pub fn quiet(&self) {
+        self.shared.quiet.store(true, Ordering::SeqCst);
+    }
+
+    /// What was acknowledged: packet number and payload.
+    pub fn acknowledged(&self) -> Vec<(u8, Vec<u8>)> {
+        self.shared.acknowledged.lock().unwrap().clone()
+    }
+
+    /// Whether a session sent this statement.
+    pub fn heard(&self, sql: &str) -> bool {
+        self.shared.heard.lock().unwrap().iter().any(|heard| heard == sql)
+    }
+
     /// How many heartbeats were sent.
     pub fn heartbeats(&self) -> usize {
         self.shared.heartbeats.load(Ordering::Relaxed)
@@ -163,17 +214,28 @@ impl ScriptedServer {
     }
 }
 
-fn session(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+impl Shared {
+    fn wait_while_frozen(&self) {
+        while self.frozen.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn session(mut stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+    shared.wait_while_frozen();
     send(&mut stream, 0, &greeting())?;
     receive(&mut stream)?;
     send(&mut stream, 2, &ok())?;
     let mut asked = Session::default();
     loop {
         let command = receive(&mut stream)?;
+        shared.wait_while_frozen();
         match command.split_first() {
             Some((0x03, sql)) => {
                 let sql = String::from_utf8_lossy(sql).into_owned();
                 asked.hear(&sql);
+                shared.heard.lock().unwrap().push(sql.clone());
                 answer(&mut stream, &sql, shared)?;
             }
             Some((0x12, _)) => break,
@@ -182,7 +244,14 @@ fn session(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     }
     shared.sessions.lock().unwrap().push(asked.clone());
     let mishap = shared.mishaps.lock().unwrap().pop_front();
-    let mut dump = Dump { stream, sequence: 1, sent: 0, payload_sent: 0, mishap };
+    let semi_sync = shared.semi_sync.lock().unwrap().filter(|_| asked.semi_sync);
+    if semi_sync.is_some() {
+        let (stream, shared) = (stream.try_clone()?, Arc::clone(shared));
+        thread::spawn(move || hear_acknowledgements(stream, &shared));
+    }
+    let position = semi_sync.map_or(0, |semi_sync| semi_sync.begins_at);
+    let mut dump =
+        Dump { stream, sequence: 1, sent: 0, payload_sent: 0, mishap, semi_sync, position };
     match attach(&shared.binlog.lock().unwrap(), asked.connect_state.as_deref()) {
         Ok(()) => {}
         Err(text) => {
@@ -196,7 +265,16 @@ fn answer(stream: &mut TcpStream, sql: &str, shared: &Shared) -> io::Result<()> 
     let state = shared.binlog.lock().unwrap().state();
     let claims = shared.claims.lock().unwrap().clone();
     let position = claims.unwrap_or_else(|| print_list(&state.position()));
+    let setting = shared.semi_sync.lock().unwrap().map(|semi_sync| semi_sync.setting);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let row: &[&str] = match sql {
+        "SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'" if setting.is_some() => {
+            &["rpl_semi_sync_master_enabled", setting.unwrap()]
+        }
+        "SELECT UNIX_TIMESTAMP()" => &[&now.to_string()],
+        _ if sql.contains("'binlog_expire_logs_seconds'") => {
+            &["binlog_expire_logs_seconds", "3600"]
+        }
         "SELECT @@version" => &["10.11.19-MariaDB-log"],
         "SELECT @@log_bin, @@binlog_format, @@server_id" => &["1", "ROW", "1"],
         "SHOW BINARY LOGS" => &["mbin.000001", "1000"],
@@ -236,12 +314,25 @@ fn attach(binlog: &Binlog, connect_state: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
+fn hear_acknowledgements(mut stream: TcpStream, shared: &Shared) {
+    let mut header = [0; 4];
+    while stream.read_exact(&mut header).is_ok() {
+        let mut payload = vec![0; usize::from(header[0])];
+        if stream.read_exact(&mut payload).is_ok() {
+            shared.acknowledged.lock().unwrap().push((header[3], payload));
+        }
+    }
+}
+
 struct Dump {
     stream: TcpStream,
     sequence: u8,
     sent: usize,
     payload_sent: usize,
     mishap: Option<Mishap>,
+    semi_sync: Option<SemiSync>,
+    /// Where the next event begins.
+    position: u64,
 }
 
 impl Dump {
@@ -250,7 +341,13 @@ impl Dump {
             let binlog = shared.binlog.lock().unwrap();
             (binlog.head.list(), binlog.life)
         };
-        header_events(&head).iter().try_for_each(|event| self.event(event))?;
+        header_events(&head).iter().try_for_each(|event| self.event(event, false))?;
+        if self.semi_sync.is_some() {
+            // As a server that enters its file by an index.
+            let body = control::rotate_body(self.position, "mbin.000007");
+            let rotate = control::artificial(EventType::ROTATE, 1, 0);
+            self.event(&control::event(rotate, &body, ChecksumAlgorithm::Crc32), false)?;
+        }
         let wanted = parse_list(connect_state.unwrap_or_default()).unwrap();
         let wanted = wanted.into_iter().filter(|gtid| !head.contains(gtid));
         let mut pending: HashMap<u32, Gtid> = wanted.map(|gtid| (gtid.domain, gtid)).collect();
@@ -274,25 +371,56 @@ impl Dump {
                 binlog.groups.get(next..).unwrap_or_default().to_vec()
             };
             next += groups.len();
-            if groups.is_empty() {
+            shared.wait_while_frozen();
+            if groups.is_empty() && !shared.quiet.load(Ordering::SeqCst) {
                 self.heartbeat(shared)?;
             }
             for (gtid, events) in &groups {
-                let skips = has(&mut pending, *gtid);
-                // What stands before a group that is passed over is sent nevertheless.
-                let sent = events.iter().take_while(|event| !skips || event[4] != 162);
-                sent.into_iter().try_for_each(|event| self.event(event))?;
+                if has(&mut pending, *gtid) {
+                    // What stands before a group that is passed over is sent nevertheless.
+                    let mut riders = events.iter().take_while(|event| event[4] != 162);
+                    riders.try_for_each(|event| self.event(event, false))?;
+                } else {
+                    self.group(events)?;
+                }
             }
         }
     }
 
     fn heartbeat(&mut self, shared: &Shared) -> io::Result<()> {
         shared.heartbeats.fetch_add(1, Ordering::Relaxed);
-        self.event(&control::heartbeat(1, 4, "mbin.000001", ChecksumAlgorithm::Crc32))
+        self.event(&control::heartbeat(1, 4, "mbin.000001", ChecksumAlgorithm::Crc32), false)
     }
 
-    fn event(&mut self, event: &[u8]) -> io::Result<()> {
-        self.packet(&[&[0], event].concat())
+    fn group(&mut self, events: &[Vec<u8>]) -> io::Result<()> {
+        for (index, event) in events.iter().enumerate() {
+            let asks = index + 1 == events.len();
+            match self.semi_sync {
+                None => self.event(event, false)?,
+                Some(_) => self.event(&self.placed(event), asks)?,
+            }
+            self.position += event.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The event with its end position.
+    fn placed(&self, event: &[u8]) -> Vec<u8> {
+        let (position, header) = (self.position, EventHeader::parse(event).unwrap());
+        let end = (position + event.len() as u64) & u64::from(u32::MAX);
+        let header = EventHeader { end_position: u32::try_from(end).unwrap(), ..header };
+        control::event(header, &event[19..event.len() - 4], ChecksumAlgorithm::Crc32)
+    }
+
+    fn event(&mut self, event: &[u8], asks: bool) -> io::Result<()> {
+        let Some(semi_sync) = self.semi_sync else {
+            return self.packet(&[&[0], event].concat());
+        };
+        self.packet(&[&[0, 0xef, u8::from(asks)], event].concat())?;
+        if asks && !semi_sync.numbers_go_on {
+            self.sequence = 1;
+        }
+        Ok(())
     }
 
     fn packet(&mut self, payload: &[u8]) -> io::Result<()> {

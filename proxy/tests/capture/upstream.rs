@@ -92,6 +92,8 @@ impl Script {
 pub struct Session {
     /// `@slave_connect_state`.
     pub connect_state: Option<String>,
+    /// `@rpl_semi_sync_slave`.
+    pub semi_sync: bool,
 }
 
 impl Session {
@@ -100,6 +102,7 @@ impl Session {
         if let Some(state) = sql.strip_prefix("SET @slave_connect_state = ") {
             self.connect_state = Some(state.trim_matches('\'').to_owned());
         }
+        self.semi_sync |= sql == "SET @rpl_semi_sync_slave = 1";
     }
 }
 

@@ -91,6 +91,32 @@ fn a_default_domain_that_is_not_recorded_is_named() {
 }
 
 #[test]
+fn semi_sync_tells_who_waits_for_whom() {
+    let mut capture = capture();
+    capture.semi_sync = true;
+    let told = |setting: Option<&str>| {
+        let mut facts = sound();
+        let variables = [
+            ("rpl_semi_sync_master_enabled", setting),
+            ("rpl_semi_sync_master_timeout", Some("10000")),
+        ];
+        let given = variables.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        facts.variables.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let findings = server(&facts, 4307, &capture).into_iter();
+        let texts = findings.filter(|finding| finding.level == Level::Warn);
+        texts.map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    for (setting, part) in [
+        (None, "has no rpl_semi_sync_master_enabled"),
+        (Some("OFF"), "SET GLOBAL rpl_semi_sync_master_enabled = ON"),
+        (Some("ON"), "it may be Spillway's alone"),
+    ] {
+        let [text] = &told(setting)[..] else { panic!("{setting:?}") };
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
 fn sources_of_different_series_are_a_fault() {
     let sources = |versions: &[&str]| -> Vec<(&str, String)> {
         let names = ["a", "b", "c"].into_iter().zip(versions);

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use crate::run_dir::run_dir;
+
 /// What a tool printed and how it ended.
 #[derive(Debug)]
 pub struct Output {
@@ -34,6 +36,8 @@ pub fn run(program: &str, args: &[&str]) -> Output {
 pub fn run_quietly(program: &str, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=1", "300", program]).args(args).stdin(Stdio::null());
+    // mariadb-binlog leaves the files of LOAD DATA statements there.
+    command.env("TMPDIR", run_dir());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
     Output {
@@ -47,6 +51,7 @@ pub fn run_quietly(program: &str, args: &[&str]) -> Output {
 pub fn run_command(command: &mut Command) -> Output {
     let output = command
         .stdin(Stdio::null())
+        .env("TMPDIR", run_dir())
         .output()
         .unwrap_or_else(|error| panic!("{command:?} cannot run: {error}"));
     Output {

@@ -6,7 +6,7 @@ use spillway_integration_tests::spillway::{self, Spillway};
 use spillway_integration_tests::stack::{
     Stack, assert_files_valid, assert_streams_equal, wait_idle,
 };
-use spillway_integration_tests::{checksum, wait};
+use spillway_integration_tests::{checksum, tool, wait};
 
 const ADMIN: &str = "[\"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"REPLICATION SLAVE ADMIN\"]";
 
@@ -80,6 +80,16 @@ fn after_reset_master_the_source_diverges_and_an_operator_begins_a_new_timeline(
     replica::start(&stack.replica);
     replica::wait_io_error(&stack.replica, "1236");
     assert_eq!(stack.replica.query("SELECT COUNT(*) FROM d.t").scalar(), "2");
+    // A tool that reads the last file of the old timeline has all of it.
+    let file = stack.spillway.binlog_files().remove(0);
+    let port = format!("--port={}", stack.spillway.replica_port());
+    let (user, password) = REPLICA_USER;
+    let (user, password) = (format!("--user={user}"), format!("--password={password}"));
+    let arguments =
+        ["--no-defaults", "--read-from-remote-server", "--host=127.0.0.1", &port, &user, &password];
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let read = tool::run("mariadb-binlog", &[&arguments[..], &[name]].concat()).expect_code(0);
+    assert!(read.stdout.contains("Rotate to"), "{}", read.stdout);
     // The mark of the new timeline is nothing to stock tools.
     assert_files_valid(&stack.spillway);
 }

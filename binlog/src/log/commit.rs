@@ -157,12 +157,13 @@ impl Committer {
         }
         self.write(group)?;
         let number = self.finish_active()?;
+        let before = std::mem::replace(&mut self.state, GtidState::from_list(&list));
+        self.open_file_after(&before, number, &format, Some(&timeline))?;
         tracing::info!(
             domains = ?timeline.domains, ended = print_list(&timeline.ended), begins = print_list(&list), file = number,
             "the log begins a new timeline"
         );
-        let before = std::mem::replace(&mut self.state, GtidState::from_list(&list));
-        self.open_file_after(&before, number, &format, Some(&timeline))
+        Ok(())
     }
 
     /// Takes a transaction into the log, in a new file where the active one cannot take it.

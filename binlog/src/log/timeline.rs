@@ -14,7 +14,8 @@ use crate::gtid::mariadb::{Gtid, GtidState};
 pub(crate) struct Timeline {
     /// The domains that begin anew.
     pub(crate) domains: Vec<u32>,
-    /// The latest GTIDs of these domains before, where the new timeline does not go on from them: who stands there is of the old.
+    /// The last GTID of each server in these domains before. Who stands at one of these numbers or a lower one may be of the old
+    /// timeline: GTIDs do not tell.
     pub(crate) ended: Vec<Gtid>,
 }
 
@@ -29,10 +30,14 @@ impl Timeline {
             let only = Domains::only([*domain]);
             only.of_state(before) != only.of_state(after)
         });
-        let ended = before.position().into_iter();
-        let goes_on = |gtid: &Gtid| after.latest(gtid.domain) == Some(*gtid);
-        let ended = ended.filter(|gtid| domains.contains(&gtid.domain) && !goes_on(gtid)).collect();
+        let ended = Domains::only(domains.iter().copied()).of_list(&before.list());
         Self { domains, ended }
+    }
+
+    /// Whether this GTID is, or may be, one of the timeline that ended.
+    pub(crate) fn may_be_old(&self, gtid: Gtid) -> bool {
+        let of_server = |ended: &&Gtid| (ended.domain, ended.server) == (gtid.domain, gtid.server);
+        self.ended.iter().filter(of_server).any(|ended| gtid.sequence <= ended.sequence)
     }
 
     /// Whether someone with `replica` (one GTID a domain), who has all that the file before had, can go on in the file that begins
@@ -40,7 +45,7 @@ impl Timeline {
     pub(crate) fn can_enter(&self, list: &[Gtid], replica: impl Fn(u32) -> Option<Gtid>) -> bool {
         self.domains.iter().all(|domain| {
             let mut begun = list.iter().filter(|gtid| gtid.domain == *domain);
-            let has = replica(*domain).filter(|gtid| !self.ended.contains(gtid));
+            let has = replica(*domain).filter(|gtid| !self.may_be_old(*gtid));
             match (begun.next_back(), has) {
                 (Some(begun), Some(has)) => {
                     has == *begun || (has.server == begun.server && has.sequence > begun.sequence)
@@ -75,9 +80,10 @@ mod tests {
             let has = [zero, one].map(|text| text.parse::<Gtid>().ok());
             timeline.can_enter(&list, |domain| has[domain as usize])
         };
-        assert!(enters("0-1-200", "1-2-9") && enters("0-1-201", "1-2-10"));
-        assert!(!enters("0-1-500", "1-2-9") && !enters("0-1-199", "1-2-9"));
-        assert!(!enters("0-1-200", "") && !enters("", "1-2-9"));
+        assert!(enters("0-1-501", "1-2-9") && enters("0-1-502", "1-2-10"));
+        assert!(!enters("0-1-500", "1-2-9") && !enters("0-1-200", "1-2-9"));
+        assert!(!enters("0-1-501", "") && !enters("", "1-2-9"));
+        assert!(timeline.may_be_old(list[0]) && !timeline.may_be_old(list[1]));
         // Dropped without a word about where it goes on.
         let emptied = Timeline::between(&state("0-1-500"), &state(""));
         assert!(!emptied.can_enter(&[], |_| Some("0-1-500".parse().unwrap())));

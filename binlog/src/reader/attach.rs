@@ -11,7 +11,7 @@ use crate::log::{FileEntry, Log};
 /// Why a state cannot attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
-    /// The log has the domain, but not this GTID or one after it; or a timeline that was given up ends with it.
+    /// The log has the domain, but not this GTID or one after it; or one that was given up may have had it.
     Ahead(Gtid),
     /// The state is older than the log's first file, or than the last timeline.
     Purged,
@@ -27,9 +27,12 @@ impl Log {
         self.check_not_ahead(state)?;
         let wanted: HashMap<u32, Gtid> = state.iter().map(|gtid| (gtid.domain, *gtid)).collect();
         let (files, end) = (self.shared.files.all(), self.end());
-        let ended = files.iter().filter_map(|entry| entry.timeline.as_ref());
-        let mut ended = ended.flat_map(|timeline| &timeline.ended);
-        if let Some(gtid) = ended.find(|gtid| wanted.get(&gtid.domain) == Some(*gtid)) {
+        // Nothing is left of what ended before the first file.
+        let timelines: Vec<_> =
+            files.iter().skip(1).filter_map(|entry| entry.timeline.as_ref()).collect();
+        let may_be_old =
+            |gtid: &&Gtid| timelines.iter().any(|timeline| timeline.may_be_old(**gtid));
+        if let Some(gtid) = state.iter().find(may_be_old) {
             return Err(AttachError::Ahead(*gtid));
         }
         for entry in files.iter().rev().filter(|entry| entry.number <= end.file) {

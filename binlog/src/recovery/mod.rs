@@ -137,7 +137,8 @@ fn io_error(place: &Place<'_>, error: io::Error) -> OpenError {
 fn take_lock(options: &LogOptions) -> Result<Box<dyn Any + Send + Sync>, OpenError> {
     let place = place(options);
     place.fs.create_dir_all(place.dir).map_err(|error| io_error(&place, error))?;
-    let path = place.dir.join(format!("{}.lock", place.basename));
+    // Of the directory, whatever the log is called: caches are shared.
+    let path = place.dir.join("binlog.lock");
     place.fs.lock(&path).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse(place.dir.to_owned()),
         _ => io_error(&place, error),

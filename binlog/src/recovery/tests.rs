@@ -378,3 +378,13 @@ fn half_a_line_in_the_index_does_not_count() {
         assert_eq!(fs::read_to_string(&index).unwrap(), names, "{len} bytes");
     }
 }
+
+#[test]
+fn two_logs_do_not_share_a_directory_whatever_they_are_called() {
+    let sample = Sample::new();
+    let first = Log::open(sample.options()).unwrap();
+    let second = LogOptions { basename: "other".into(), ..sample.options() };
+    assert!(matches!(Log::open(second.clone()), Err(OpenError::InUse(_))));
+    drop(first);
+    Log::open(second).unwrap();
+}

@@ -168,6 +168,7 @@ async fn run(context: &Context) {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
+        context.upstream.put_new_start_back();
         context.metrics.up.set(0);
         context.dump_thread.store(0, Ordering::Relaxed);
         context.metrics.reconnects.with_label_values(&[fault.label()]).inc();

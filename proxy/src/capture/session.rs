@@ -139,7 +139,7 @@ async fn plan(
     at_its_word: bool,
 ) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
-    let new_start = context.upstream.new_start();
+    let new_start = context.upstream.take_new_start();
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
     let alignment = match (has_begun(context), at_its_word) {
         (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,

@@ -129,7 +129,7 @@ pub struct Upstream {
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
     /// Where an operator wants a new timeline to begin.
-    begin_anew: Mutex<Option<StartPosition>>,
+    begin_anew: Mutex<Option<NewStart>>,
     retry: Notify,
 }
 
@@ -205,29 +205,46 @@ impl Upstream {
         changed
     }
 
-    /// Asks capture to give up the log's history of this source and to begin a new timeline at `start`.
+    /// Asks capture to give up the log's history of this source and to begin a new timeline at `start`, at its next connect. It is
+    /// not remembered over a restart.
     ///
     /// # Errors
-    /// [`NotStopped`] unless capture is held up: what can go on must.
-    pub fn begin_anew(&self, start: StartPosition) -> Result<(), NotStopped> {
+    /// [`NotHeldUp`] unless the source cannot go on by itself, or while one is being begun.
+    pub fn begin_anew(&self, start: StartPosition) -> Result<(), NotHeldUp> {
         let state = self.capture_status().state;
-        if matches!(state, CaptureState::Streaming | CaptureState::Stopped) {
-            return Err(NotStopped(state.as_str()));
+        if !matches!(state, CaptureState::Diverged | CaptureState::Refused) {
+            return Err(NotHeldUp(state.as_str()));
         }
-        *lock(&self.begin_anew) = Some(start);
+        let mut wanted = lock(&self.begin_anew);
+        if wanted.as_ref().is_some_and(|wanted| wanted.in_hand) {
+            return Err(NotHeldUp("beginning one"));
+        }
+        let reason =
+            format!("a new timeline was asked for ({start:?}): it begins at the next connect");
+        *wanted = Some(NewStart { start, in_hand: false });
+        drop(wanted);
+        self.set_capture_state(state, &reason);
         self.retry_now();
         Ok(())
     }
 
-    /// Where a new timeline is to begin.
-    pub(crate) fn new_start(&self) -> Option<StartPosition> {
-        lock(&self.begin_anew).clone()
+    /// Where a new timeline is to begin: from here on it cannot be asked for otherwise, until the attempt is over.
+    pub(crate) fn take_new_start(&self) -> Option<StartPosition> {
+        let mut wanted = lock(&self.begin_anew);
+        wanted.as_mut().map(|wanted| {
+            wanted.in_hand = true;
+            wanted.start.clone()
+        })
     }
 
-    /// It was handed to the log, which lacks what comes then.
+    /// The attempt is over without one.
+    pub(crate) fn put_new_start_back(&self) {
+        lock(&self.begin_anew).iter_mut().for_each(|wanted| wanted.in_hand = false);
+    }
+
+    /// It was handed to the log.
     pub(crate) fn has_begun_anew(&self) {
         *lock(&self.begin_anew) = None;
-        lock(&self.capture).lacking = Lacking::default();
     }
 
     /// Ends capture's pause before its next attempt.
@@ -269,10 +286,18 @@ impl Upstream {
     }
 }
 
-/// A new timeline was asked for a source that is recorded, or that is not to be.
+/// Where a new timeline is to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NewStart {
+    start: StartPosition,
+    /// A session works on it.
+    in_hand: bool,
+}
+
+/// A new timeline was asked for a source that may well go on by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("capture of the source is {0}: a new timeline is for one that cannot go on")]
-pub struct NotStopped(&'static str);
+#[error("capture of the source is {0}: a new timeline is for one that is diverged or refused")]
+pub struct NotHeldUp(&'static str);
 
 /// A panic while one of these was held cannot leave it half written: each guarded write is a plain assignment.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -124,7 +124,10 @@ impl<'s> Stream<'s> {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         if !self.cursor.can_enter(|domain| self.filter.ahead_in(domain)) {
-            // A new timeline: what the client has is not what it goes on from.
+            // A new timeline: what the client has is not what it goes on from. A tool that reads what is there has all of the old.
+            if self.request.non_block {
+                return Err(Stop::Eof);
+            }
             return Err(DumpError::Purged.into());
         }
         let raw = opening::take_format_description(&mut self.cursor)?;

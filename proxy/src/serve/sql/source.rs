@@ -11,8 +11,8 @@ use crate::serve::session::Session;
 /// happens at the source's next connect, which is at once; status tells how it went. Replicas of the old timeline are refused.
 ///
 /// # Errors
-/// 1227 without REPLICATION SLAVE ADMIN; 1210 for a source that there is not, or what is no position; 1198 while the source is
-/// recorded.
+/// 1227 without REPLICATION SLAVE ADMIN; 1210 for a source that there is not, or what is no position; 1198 unless the source is
+/// diverged or refused.
 pub(super) fn alter(session: &Session, name: &str, start: &str) -> Result<(), SqlError> {
     session.require(&[Privilege::ReplicationSlaveAdmin])?;
     let upstream = session.service.source(name).ok_or_else(|| {
@@ -23,8 +23,9 @@ pub(super) fn alter(session: &Session, name: &str, start: &str) -> Result<(), Sq
         start.parse().map_err(|error: crate::capture::ParseStartError| {
             SqlError::new(ErrorKind::ER_WRONG_ARGUMENTS, error.to_string())
         })?;
-    tracing::warn!(source = name, ?start, "ALTER SOURCE: a new timeline was asked for");
-    upstream
-        .begin_anew(start)
-        .map_err(|error| SqlError::new(ErrorKind::ER_SLAVE_MUST_STOP, error.to_string()))
+    let told = format!("{start:?}");
+    let altered = upstream.begin_anew(start);
+    altered.map_err(|error| SqlError::new(ErrorKind::ER_SLAVE_MUST_STOP, error.to_string()))?;
+    tracing::warn!(source = name, start = told, "ALTER SOURCE: a new timeline was asked for");
+    Ok(())
 }

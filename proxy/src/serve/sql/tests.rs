@@ -190,10 +190,15 @@ fn a_source_that_is_held_up_is_altered_by_administrators() {
     assert_eq!(error(&admin, &alter.replace("0-1-5", "now")), 1210);
     stage.service.upstreams[0].set_capture_state(CaptureState::Streaming, "");
     assert_eq!(error(&admin, &alter), 1198);
+    // It may come back as it was.
+    stage.service.upstreams[0].set_capture_state(CaptureState::Connecting, "");
+    assert_eq!(error(&admin, &alter), 1198);
     stage.service.upstreams[0].set_capture_state(CaptureState::Diverged, "another history");
     ok(&admin, &alter);
     let start = "0-1-5".parse().unwrap();
-    assert_eq!(stage.service.upstreams[0].new_start(), Some(start));
+    assert_eq!(stage.service.upstreams[0].take_new_start(), Some(start));
+    // A session is at it.
+    assert_eq!(error(&admin, &alter), 1198);
 }
 
 #[test]

@@ -31,7 +31,7 @@ test: need-series plugins newer-series ## all tests: units, documentation, real 
 	$(CARGO) build --workspace --bins --tests --examples
 	$(CARGO) test --workspace
 
-soak: need-series plugins newer-series ## the log against its model and the tests with real servers, with the counts of a long run (about an hour)
+soak: need-series plugins newer-series ## the log against its model and the tests with real servers, with the counts of a long run (over an hour, and up to 80 GB of disk for the servers of a test)
 	$(NEED) $(TOOLS)
 	$(CARGO) build --workspace --bins --tests --examples
 	SPILLWAY_SEEDS=$${SPILLWAY_SEEDS:-10000} $(CARGO) test -p spillway-binlog --lib model

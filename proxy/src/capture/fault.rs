@@ -66,6 +66,12 @@ pub(crate) enum Fault {
     /// What it sends does not go on where the log ends.
     #[error("the upstream has another history than the log: {0}; {WAY_ON}")]
     Diverged(String),
+    /// By ALTER SOURCE, since the session began.
+    #[error("a new timeline was asked for: it begins at the next connect")]
+    Anew,
+    /// What an operator asked for.
+    #[error("cannot note beside the log that a new timeline begins: {0}")]
+    Note(io::Error),
     #[error(transparent)]
     Align(#[from] AlignError),
     #[error(transparent)]
@@ -90,6 +96,8 @@ impl Fault {
             Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
                 Verdict::DiskFull
             }
+            Self::Note(error) if is_full(error) => Verdict::DiskFull,
+            Self::Note(_) => Verdict::Refused,
             Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
             Self::Align(AlignError::Transaction(TransactionError::Cache(error)))
                 if is_full(error) =>
@@ -110,6 +118,7 @@ impl Fault {
             Self::Lost(_) => "lost",
             Self::Silent(_) => "silent",
             Self::DumpEnded => "dump_ended",
+            Self::Anew => "new_timeline",
             Self::Stale(_) => "stale",
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
@@ -120,7 +129,7 @@ impl Fault {
             Self::Refused(_) => "refused",
             Self::Diverged(_) => "diverged",
             Self::Align(_) => "align",
-            Self::Log(_) => "log",
+            Self::Note(_) | Self::Log(_) => "log",
         }
     }
 }

@@ -42,6 +42,8 @@ pub(super) enum Begin {
 pub(super) struct Stream<'a> {
     context: &'a Context,
     begin: Option<Begin>,
+    /// A new timeline was handed to the log, and is not known to be there yet.
+    begins_anew: bool,
     /// Matches what is sent first against the log's end.
     alignment: Alignment,
     checksum: ChecksumAlgorithm,
@@ -89,6 +91,7 @@ impl<'a> Stream<'a> {
         Self {
             context,
             begin,
+            begins_anew: false,
             alignment,
             checksum,
             format: None,
@@ -115,6 +118,9 @@ impl<'a> Stream<'a> {
         let (mut heard, mut silent_at) = (true, Instant::now());
         loop {
             self.take_buffered(connection).await?;
+            if self.context.upstream.is_to_begin_anew() {
+                return Err(Fault::Anew);
+            }
             if self.format.is_some() && self.alignment.owed().is_none() {
                 self.streaming(attempts);
             }
@@ -168,6 +174,9 @@ impl<'a> Stream<'a> {
                     connection.check_error(&payload)?;
                     return Err(Fault::DumpEnded);
                 }
+            }
+            if std::mem::take(&mut self.begins_anew) {
+                self.begun_anew().await?;
             }
             if self.in_flight.bytes >= MAX_IN_FLIGHT {
                 self.publish();
@@ -331,25 +340,35 @@ impl<'a> Stream<'a> {
         }
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.begin_at(format, state.clone());
+            return self.begin_at(format, state.clone());
         }
         Ok(())
     }
 
     /// The log has something of the source from here on.
-    fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) {
-        let domains = self.context.options.domains.clone();
-        self.in_flight.add(self.context.submitter.begin_domains(format, state, domains), 0);
+    fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) -> Result<(), Fault> {
+        let Context { options, log, submitter, upstream, has_begun, .. } = self.context;
+        let domains = options.domains.clone();
+        let begins = upstream.begins_anew(log, domains.of_state(&state));
+        self.begins_anew = begins.map_err(Fault::Note)?;
+        self.in_flight.add(submitter.begin_domains(format, state, domains), 0);
         self.begin = None;
-        self.context.has_begun.store(true, Ordering::Relaxed);
-        self.context.upstream.has_begun_anew();
+        has_begun.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What an operator asked for is done, on disk, and nobody's to do again.
+    async fn begun_anew(&mut self) -> Result<(), Fault> {
+        self.settle(0).await?;
+        let Context { log, upstream, .. } = self.context;
+        upstream.has_begun_anew(log).map_err(Fault::Note)
     }
 
     fn gtid_list(&mut self, event: &[u8]) -> Result<(), Fault> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
             let format = Arc::clone(format);
-            self.begin_at(format, GtidState::from_list(&list));
+            return self.begin_at(format, GtidState::from_list(&list));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ mod many;
 mod scripted;
 mod semi_sync;
 mod status;
+mod timelines;
 mod upstream;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use spillway::capture::{
     self, CaptureHandle, CaptureOptions, CapturedSource, Credentials, StartPosition,
 };
-use spillway::source::{CaptureState, ServerAddress, Upstream};
+use spillway::source::{BeginAnewError, CaptureState, ServerAddress, Upstream};
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, LogEnd, LogOptions};
 use spillway_metrics::Registry;
@@ -95,6 +96,11 @@ impl Capturing {
     fn restart(self) -> Self {
         let (address, change) = (self.upstream.address().clone(), self.change);
         Self::open(self.stop_and_keep(), address, change)
+    }
+
+    /// ALTER SOURCE.
+    fn begin_anew(&self, start: StartPosition) -> Result<(), BeginAnewError> {
+        self.upstream.begin_anew(&self.log, start)
     }
 
     fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {

@@ -10,7 +10,7 @@ use spillway_binlog::alignment::{Alignment, Offer};
 use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
-use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
+use spillway_binlog::gtid::mariadb::{Gtid, GtidState, print_list};
 use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
 use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -349,8 +349,10 @@ impl<'a> Stream<'a> {
     fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) -> Result<(), Fault> {
         let Context { options, log, submitter, upstream, has_begun, .. } = self.context;
         let domains = options.domains.clone();
-        let begins = upstream.begins_anew(log, domains.of_state(&state));
-        self.begins_anew = begins.map_err(Fault::Note)?;
+        let begins = domains.of_state(&state);
+        let position = print_list(&begins.position());
+        self.begins_anew = upstream.begins_anew(log, begins).map_err(Fault::Note)?;
+        upstream.begins_at(&position);
         self.in_flight.add(submitter.begin_domains(format, state, domains), 0);
         self.begin = None;
         has_begun.store(true, Ordering::Relaxed);

@@ -100,7 +100,8 @@ pub struct CaptureStatus {
     pub since: SystemTime,
     /// Why, as one sentence that says what to do; empty while all is well.
     pub reason: String,
-    /// The last GTID handed to the log, in the source's own notation; empty before the first.
+    /// The last GTID handed to the log, in the source's own notation; before the first that comes behind it, the GTID position
+    /// that the log, or a new timeline, was begun at. Empty where that is.
     pub last_gtid: String,
     /// The `timestamp` of the last event read (Unix seconds, the source's clock); 0 before the first.
     pub last_event_timestamp: u32,
@@ -290,6 +291,11 @@ impl Upstream {
         status.last_event_timestamp = last_event_timestamp;
         let retention = status.retention;
         status.lacking.received(last_event_timestamp, retention);
+    }
+
+    /// The log begins the source's domains at this GTID position: what was recorded of another timeline is the last no more.
+    pub(crate) fn begins_at(&self, position: &str) {
+        position.clone_into(&mut lock(&self.capture).last_gtid);
     }
 
     /// The log has all the upstream has.

@@ -58,7 +58,7 @@ pub struct Capture {
     pub since: String,
     /// Why, where there is a reason.
     pub reason: String,
-    /// The last GTID handed to the log.
+    /// The last GTID handed to the log; before the first, the GTID position that the log, or a new timeline, was begun at.
     pub last_gtid: String,
     /// The source's clock at the last event read.
     pub last_event: Option<String>,

@@ -23,6 +23,8 @@ fn an_operator_begins_a_new_timeline() {
         capturing.wait_state(CaptureState::Diverged);
         capturing.begin_anew(start).unwrap();
         capturing.wait_state(CaptureState::Streaming);
+        // Whether it is where the timeline begins or was sent since, 0-1-3 is no more.
+        capturing.wait("told", |this| this.upstream.capture_status().last_gtid == "0-1-2");
         server.commit(groups("0-1-3,0-1-4", "new"));
         capturing.wait_position("0-1-4");
         let newest = capturing.log.files().pop().unwrap();

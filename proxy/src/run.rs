@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use spillway_binlog::Log;
+use spillway_binlog::{Log, LogEnd};
 use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::Endpoint;
 use spillway_metrics::process::ProcessMetrics;
@@ -107,6 +107,7 @@ impl Running {
         // Apps need no log.
         let relays_alone = || start_relays().map(|relays| relayed = Some(relays));
         let log = open_log(config, families.binlog.clone(), relays_alone).await?;
+        let beside = logs_beside(config, &log).await;
         let serve = start_serve(config, &log, &upstreams, families.serve, &stop)?;
         let relays = relayed.map_or_else(start_relays, Ok)?;
         let endpoint = bind_http(config).await?;
@@ -118,6 +119,7 @@ impl Running {
             sources: source_states(config, &upstreams, &relays, &families.source),
             log: Arc::clone(&log),
             dir: config.binlog.dir.display().to_string(),
+            beside,
             relay_metrics: families.relay,
             serve: serve.local_addr(),
             replicas: Box::new(serve.replica_source()),
@@ -203,6 +205,16 @@ async fn open_log(
     let (end, files) = (log.end(), log.files().len());
     tracing::info!(%dir, files, file = end.file, position = end.position, "the log is open");
     Ok(Arc::new(log))
+}
+
+/// Tells of other logs in the directory. Answers what a person must see: that a log may begin which was to go on.
+async fn logs_beside(config: &Config, log: &Log) -> Vec<String> {
+    let (dir, log_bin) = (config.binlog.dir.clone(), config.binlog.log_bin.clone());
+    let look = tokio::task::spawn_blocking(move || crate::binlog::beside(&dir, &log_bin));
+    let found = look.await.unwrap_or_default();
+    let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+    told.iter().for_each(|sentence| tracing::warn!("{sentence}"));
+    if log.end() == LogEnd::default() { told } else { Vec::new() }
 }
 
 fn start_serve(

@@ -112,6 +112,9 @@ pub struct Binlog {
     pub position: u64,
     /// The GTID position at the end.
     pub gtid_position: String,
+    /// Other logs in the directory, a sentence each, where this one was empty when Spillway started.
+    #[serde(default)]
+    pub beside: Vec<String>,
 }
 
 /// The replica port.
@@ -148,7 +151,8 @@ pub fn attention(document: &Document) -> Vec<String> {
         [source_attention(source), purge_attention(source), semi_sync_attention(source)]
     });
     let sources = sources.flatten();
-    sources.chain(log_attention(&document.binlog)).collect()
+    let beside = document.binlog.beside.iter().cloned();
+    sources.chain(log_attention(&document.binlog)).chain(beside).collect()
 }
 
 fn source_attention(source: &Source) -> Option<String> {
@@ -255,6 +259,13 @@ mod tests {
             document.sources[0].capture.semi_sync = Some(semi_sync.into());
             assert_eq!(attention(&document).len(), expected, "{semi_sync}");
         }
+    }
+
+    #[test]
+    fn a_log_that_may_have_been_forgotten_asks_for_attention() {
+        let mut document = document("streaming", "", LogState::Running);
+        document.binlog.beside.push("another log, old, lies in /var".into());
+        assert_eq!(attention(&document), document.binlog.beside);
     }
 
     #[test]

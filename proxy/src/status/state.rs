@@ -32,6 +32,8 @@ pub struct State {
     pub log: Arc<Log>,
     /// Its directory, for people.
     pub dir: String,
+    /// Other logs there, told because this one was empty at the start.
+    pub beside: Vec<String>,
     /// Counts the connections of each source's relay.
     pub relay_metrics: RelayMetrics,
     /// The replica port.
@@ -115,6 +117,7 @@ impl State {
             file: files.last().map(|file| file.name.clone()).unwrap_or_default(),
             position: self.log.end().position,
             gtid_position: print_list(&self.log.gtid_state().position()),
+            beside: self.beside.clone(),
         }
     }
 

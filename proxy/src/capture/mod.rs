@@ -195,6 +195,7 @@ async fn run(context: &Context) {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
+        attempts.ended_by(&fault);
         context.upstream.put_new_start_back();
         context.metrics.up.set(0);
         context.dump_thread.store(0, Ordering::Relaxed);

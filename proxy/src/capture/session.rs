@@ -40,6 +40,7 @@ pub(super) async fn run(
     }
     let mut stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
     stream.acknowledger = acknowledger;
+    stream.held_up_at = attempts.held_up_at();
     stream::run(connection, stream, attempts).await
 }
 

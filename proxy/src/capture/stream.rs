@@ -55,6 +55,8 @@ pub(super) struct Stream<'a> {
     watch: Watch<'a>,
     /// Of a semi-synchronous dump.
     pub(super) acknowledger: Option<Acknowledger>,
+    /// A transaction that no session could take yet: before it is passed, all is not well.
+    pub(super) held_up_at: Option<Gtid>,
     /// The last event was a heartbeat.
     idle: bool,
     /// Domains that were skipped in this session.
@@ -100,6 +102,7 @@ impl<'a> Stream<'a> {
             target,
             watch: Watch::new(context),
             acknowledger: None,
+            held_up_at: None,
             idle: false,
             skipped: BTreeSet::new(),
             last: None,
@@ -121,7 +124,8 @@ impl<'a> Stream<'a> {
             if self.context.upstream.is_to_begin_anew() {
                 return Err(Fault::Anew);
             }
-            if self.format.is_some() && self.alignment.owed().is_none() {
+            let is_on = self.format.is_some() && self.alignment.owed().is_none();
+            if is_on && self.held_up_at.is_none() {
                 self.streaming(attempts);
             }
             self.publish();
@@ -223,11 +227,19 @@ impl<'a> Stream<'a> {
     /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
     fn packet(&self, error: PacketError) -> Fault {
         match (error, self.context.log.max_cache_size()) {
-            (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
-                "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
-            )),
+            (PacketError::TooLong { .. }, Some(limit)) => {
+                match self.assembler.as_ref().and_then(TransactionAssembler::open) {
+                    Some((gtid, false)) => Fault::ForeignTooLarge { gtid, limit },
+                    open => Fault::EventTooLarge { open: open.map(|(gtid, _)| gtid), limit },
+                }
+            }
             _ => error.into(),
         }
+    }
+
+    /// A transaction is behind us.
+    fn pass(&mut self, gtid: Gtid) {
+        self.held_up_at = self.held_up_at.filter(|held_up| *held_up != gtid);
     }
 
     /// Events arrive that go on where the log ends.
@@ -274,6 +286,7 @@ impl<'a> Stream<'a> {
     }
 
     fn transaction(&mut self, transaction: Transaction) -> Result<(), Fault> {
+        self.pass(transaction.gtid());
         match self.alignment.offer(&transaction)? {
             Offer::Skip => return Ok(()),
             Offer::Diverged(divergence) => return Err(Fault::Diverged(divergence.to_string())),
@@ -291,7 +304,8 @@ impl<'a> Stream<'a> {
     }
 
     /// The upstream has sent all it has.
-    fn nothing_more(&self) -> Result<(), Fault> {
+    fn nothing_more(&mut self) -> Result<(), Fault> {
+        self.held_up_at = None;
         match self.alignment.owed() {
             None => Ok(()),
             Some(gtid) => Err(Fault::Diverged(format!(
@@ -302,6 +316,7 @@ impl<'a> Stream<'a> {
 
     /// A transaction of another domain. One that no source records is told, once a session.
     fn skipped(&mut self, gtid: Gtid) {
+        self.pass(gtid);
         self.skipped_transactions += 1;
         if self.skipped.insert(gtid.domain) && !self.context.peers.record(gtid.domain) {
             tracing::warn!(

@@ -9,6 +9,7 @@ mod scripted;
 mod semi_sync;
 mod status;
 mod timelines;
+mod too_large;
 mod upstream;
 
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl Capturing {
         address: ServerAddress,
         change: fn(&mut CaptureOptions),
     ) -> Self {
-        let options = LogOptions { max_cache_size: Some(1 << 20), ..options };
+        let max_cache_size = options.max_cache_size.or(Some(1 << 20));
+        let options = LogOptions { max_cache_size, ..options };
         let log = Arc::new(Log::open(options).unwrap());
         let upstream = Arc::new(Upstream::new("main", address));
         let registry = Arc::new(Registry::new());

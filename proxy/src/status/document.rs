@@ -91,6 +91,8 @@ pub enum LogState {
     Latched,
     /// Closed.
     Closed,
+    /// It is not open yet: recovery needs room on the disk. Apps are served, replicas are not.
+    WaitingForRoom,
 }
 
 /// The log.
@@ -100,7 +102,7 @@ pub struct Binlog {
     pub dir: String,
     /// How it is.
     pub state: LogState,
-    /// The error of a latched log.
+    /// The error of a latched log, or of one that is not open.
     pub reason: String,
     /// How many files.
     pub files: u64,
@@ -199,6 +201,10 @@ fn log_attention(binlog: &Binlog) -> Option<String> {
         LogState::DiskFull => {
             Some(format!("the disk of {dir} is full: make room, recording goes on by itself"))
         }
+        LogState::WaitingForRoom => Some(format!(
+            "the log in {dir} is not open, waiting for room on the disk: make some, recording begins by itself ({})",
+            binlog.reason
+        )),
         LogState::Latched => Some(format!(
             "a write to {dir} failed, nothing is recorded until Spillway is started again: {}",
             binlog.reason
@@ -229,6 +235,7 @@ mod tests {
             ("diverged", "0-1-7 differs", LogState::Running, 1),
             ("paused_for_disk", "", LogState::DiskFull, 2),
             ("streaming", "", LogState::Latched, 1),
+            ("stopped", "", LogState::WaitingForRoom, 1),
         ] {
             let told = attention(&document(state, reason, log));
             assert_eq!(told.len(), expected, "{state} {log:?}: {told:?}");

@@ -286,7 +286,7 @@ fn on_a_disk_that_is_full_at_start_apps_and_people_are_served_until_there_is_roo
 
 /// Writes until there is no room for another byte.
 fn fill_up(ballast: &Path) {
-    let mut file = fs::File::create(ballast).unwrap();
+    let mut file = File::create(ballast).unwrap();
     for size in [1 << 20, 4096, 1] {
         while file.write_all(&vec![1; size]).is_ok() {}
     }

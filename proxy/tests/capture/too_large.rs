@@ -1,5 +1,7 @@
 //! Transactions beyond `max_binlog_cache_size`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::scripted::{Group, ScriptedServer, groups};
 use super::*;
 
@@ -37,6 +39,35 @@ fn a_transaction_over_the_limit_is_one_state_until_the_limit_is_raised() {
     capturing.wait_position("0-1-9");
     capturing.wait_state(CaptureState::Streaming);
     capturing.ends_with(&all);
+}
+
+#[test]
+fn what_comes_before_a_transaction_over_the_limit_is_no_sign_that_all_is_well() {
+    let mut large = xid_transaction(2);
+    large.insert(1, upstream::event(160, &vec![b'x'; 2 << 20]));
+    let gate = Arc::new(AtomicBool::new(false));
+    let before = events(&[&xid_transaction(1)]);
+    let bytes = before.iter().map(|event| event.len() as u64).sum::<u64>();
+    let script = Script::oldest(before).then_gated(&gate, large);
+    let fake = FakeUpstream::start(vec![script]);
+    let capturing = Capturing::start(&fake);
+    capturing.wait_state(CaptureState::Streaming);
+    gate.store(true, Ordering::Release);
+    capturing.wait_state(CaptureState::Refused);
+    let (since, received) = (
+        capturing.upstream.capture_status().since,
+        capturing.metric("spillway_source_bytes_total"),
+    );
+    gate.store(false, Ordering::Release);
+    capturing.upstream.retry_now();
+    capturing.wait("received again", |this| {
+        this.metric("spillway_source_bytes_total") >= received + bytes
+    });
+    let status = capturing.upstream.capture_status();
+    assert_eq!((status.state, status.since), (CaptureState::Refused, since));
+    assert_eq!(capturing.metric("spillway_source_up"), 0);
+    // Else the upstream's thread waits for ever.
+    gate.store(true, Ordering::Release);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! `0-1-3` begins behind the first of that name (observed on MariaDB 10.11). So a source may send an older stretch of the log
 //! again; it is followed, each domain by itself, up to the log's last transaction.
 
+mod content;
 mod groups;
 mod same;
 

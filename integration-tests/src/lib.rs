@@ -20,6 +20,7 @@ pub mod process;
 pub mod proxy;
 pub mod release;
 pub mod replica;
+pub mod rng;
 pub mod run_dir;
 pub mod servers;
 pub mod spillway;

@@ -27,6 +27,12 @@ pub fn attach_at(server: &Server, source_port: u16, login: (&str, &str), gtid: &
     ));
 }
 
+/// As [`attach`], to apply the transactions of one domain alone.
+pub fn attach_for_domain(server: &Server, source_port: u16, login: (&str, &str), domain: u32) {
+    attach(server, source_port, login);
+    server.run(&format!("STOP SLAVE; CHANGE MASTER TO DO_DOMAIN_IDS = ({domain}); START SLAVE"));
+}
+
 /// STOP SLAVE.
 pub fn stop(server: &Server) {
     server.run("STOP SLAVE");

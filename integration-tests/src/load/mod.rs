@@ -3,7 +3,6 @@
 //! Every step of every worker is numbered and noted in the worker's own table, in the transaction of the step where there
 //! is one. A disturbed load goes on through lost connections; any other error the server gives ends it with a panic.
 
-mod rng;
 mod schema;
 mod steps;
 mod types;
@@ -17,10 +16,10 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder, WhiteListFsHandler};
 use tempfile::TempDir;
 
+use crate::rng::Rng;
 use crate::run_dir::temp_dir;
 use crate::servers::APP_USER;
 use crate::wait::deadline;
-use rng::Rng;
 
 /// The schema the load works in where its plan does not say another.
 pub const SCHEMA: &str = "load_test";

@@ -65,7 +65,7 @@ impl Worker {
         let update = format!("UPDATE types SET {set} WHERE id MOD {divisor} = 0 ORDER BY id");
         let delete =
             format!("DELETE FROM types WHERE id MOD {} = 1 ORDER BY id LIMIT 3", divisor * 3);
-        self.all(conn, &[update, delete, keep_newest("types", 150)]).await
+        self.all(conn, &[update, delete, keep_newest("types", 100)]).await
     }
 
     async fn savepoints(&mut self, conn: &mut Conn) -> Result<(), Error> {
@@ -158,7 +158,7 @@ impl Worker {
                 "UPDATE w{w}_rows SET n = n + 1, t = CONCAT(t, 'x') WHERE id MOD 2 = 0 AND LENGTH(t) < 59"
             ),
             format!("DELETE FROM w{w}_rows WHERE id MOD 4 < 3 ORDER BY id LIMIT 3000"),
-            keep_newest(&format!("w{w}_rows"), 8000),
+            keep_newest(&format!("w{w}_rows"), 4000),
         ];
         self.all(conn, &list).await
     }

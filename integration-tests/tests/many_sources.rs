@@ -240,9 +240,10 @@ fn restart(server: &mut Server) {
 fn two_sources_under_load_and_restarts_of_everything_arrive_whole_and_once() {
     let mut two = Two::start();
     let ports = [two.spillway.relay_port_of(0), two.spillway.relay_port_of(1)];
+    let pause = Duration::from_millis(20);
     let plans = [
-        Plan { schema: FIRST, ..Plan::disturbed(31, 2) },
-        Plan { schema: SECOND, first_worker: 10, ..Plan::disturbed(32, 2) },
+        Plan { schema: FIRST, pause, ..Plan::disturbed(31, 2) },
+        Plan { schema: SECOND, pause, first_worker: 10, ..Plan::disturbed(32, 2) },
     ];
     let loads: Vec<Running> = ports
         .iter()

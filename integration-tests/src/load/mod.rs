@@ -44,6 +44,8 @@ pub struct Plan {
     pub workers: u64,
     /// Steps of each.
     pub steps: u64,
+    /// Between a worker's steps: a replica that applies one transaction after another is to keep up.
+    pub pause: Duration,
     /// Whether connections may get lost.
     pub disturbed: bool,
     /// Rows of 20 and 40 MiB, from the first worker.
@@ -64,6 +66,7 @@ impl Plan {
             first_worker: 0,
             workers,
             steps,
+            pause: Duration::ZERO,
             disturbed: false,
             big_rows: true,
             stop,
@@ -191,6 +194,9 @@ impl Worker {
         let mut conn = self.reconnect().await;
         while self.step < self.plan.steps && !self.plan.stop.load(Ordering::SeqCst) {
             self.step += 1;
+            if !self.plan.pause.is_zero() {
+                tokio::time::sleep(self.plan.pause).await;
+            }
             match self.take_step(&mut conn).await {
                 Ok(()) => self.done.steps += 1,
                 Err(error) if code(&error).is_some_and(|code| CONFLICTS.contains(&code)) => {

@@ -29,6 +29,8 @@ pub(super) enum Stop {
     LoginRefused(u16),
     /// Something that is no login passed, and was not passed on.
     LoginFault(Fault),
+    /// The encrypted upstream wants the password itself in a COM_CHANGE_USER, which was not passed on.
+    PasswordAsked,
     /// The client has closed its side; all it sent has been passed on.
     ClientClosed,
     /// The client's connection failed.
@@ -88,7 +90,8 @@ impl Pump {
         follower: Follower,
     ) -> Self {
         let (up, down) = (Lane::default(), Lane::default());
-        let tally = Tally { follower, since: None, note: None, unfollowed: None };
+        let encrypted = matches!(server, ServerStream::Tls(_));
+        let tally = Tally { follower, encrypted, since: None, note: None, unfollowed: None };
         Self { worker, seat, client, server, up, down, tally, woken_on_change: false }
     }
 
@@ -282,6 +285,8 @@ impl Lane {
 #[derive(Debug)]
 struct Tally {
     follower: Follower,
+    /// The upstream takes a password itself as it is, while the client would seal it.
+    encrypted: bool,
     /// When the oldest unanswered command became the oldest: since then the server has been at it.
     since: Option<Instant>,
     note: Option<Stop>,
@@ -291,7 +296,7 @@ struct Tally {
 impl Tally {
     /// Answers whether the bytes may pass.
     fn follow(&mut self, side: Side, bytes: &[u8], shard: &Shard) -> bool {
-        let Self { follower, since, note, unfollowed } = self;
+        let Self { follower, encrypted, since, note, unfollowed } = self;
         let in_login = follower.is_in_login();
         let mut sink = |_end: usize, event: Event| match event {
             Event::Command(command) => {
@@ -308,9 +313,10 @@ impl Tally {
             Event::LoginStep(_) => *note = Some(Stop::LoginStep),
             Event::LoggedIn => *note = Some(Stop::LoggedIn),
             Event::LoginRefused { code } => *note = Some(Stop::LoginRefused(code)),
+            Event::PasswordAsked if *encrypted => *note = Some(Stop::PasswordAsked),
             Event::Lost(fault) if in_login => *note = Some(Stop::LoginFault(fault)),
             Event::Lost(fault) => *unfollowed = Some(fault),
-            Event::ServerError { .. } | Event::Streaming => {}
+            Event::PasswordAsked | Event::ServerError { .. } | Event::Streaming => {}
         };
         match side {
             Side::Client => follower.client_bytes(bytes, &mut sink),
@@ -319,6 +325,6 @@ impl Tally {
         if follower.is_between_commands() {
             *since = None;
         }
-        !matches!(note, Some(Stop::LoginFault(_)))
+        !matches!(note, Some(Stop::LoginFault(_) | Stop::PasswordAsked))
     }
 }

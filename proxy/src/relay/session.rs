@@ -110,6 +110,7 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
                 return Ok(false);
             }
             Stop::LoginFault(fault) => login::bad_login(&fault.to_string()),
+            Stop::PasswordAsked => full_authentication(worker),
             Stop::ClientClosed | Stop::ClientFailed(_) => {
                 worker.metrics.refused(Refusal::LoginCut);
                 return Ok(false);
@@ -133,7 +134,8 @@ fn full_authentication(worker: &Worker) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     let message = format!(
         "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass while ssl_mode \
-         encrypts behind the client's back: log in to the source directly once, after which it knows the account"
+         encrypts behind the client's back: user or password is wrong, or the source does not know the account yet, which a \
+         login at the source itself changes"
     );
     tracing::warn!(source = name, "a login was refused: {message}");
     Refused::new(Refusal::AccessDenied, UNREACHABLE, LINK_FAILURE, message)
@@ -175,6 +177,16 @@ async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
         Stop::Cut => {
             worker.metrics.aborted(Abort::Shutdown);
             tell_lost(pump, SHUTDOWN, "Server shutdown in progress".to_owned()).await;
+        }
+        Stop::PasswordAsked => {
+            // The number of the packet that was held back.
+            let sequence = pump.follower().awaited_sequence().map(|next| next.wrapping_sub(1));
+            let refused = full_authentication(worker);
+            note_refused(worker, &refused);
+            if let Some(sequence) = sequence {
+                let (mut client, _seat) = pump.into_client();
+                login::tell(&mut client, sequence, &refused).await;
+            }
         }
         Stop::LoginStep | Stop::LoggedIn | Stop::LoginRefused(_) | Stop::LoginFault(_) => {}
     }

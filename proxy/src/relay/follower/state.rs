@@ -25,6 +25,9 @@ enum Phase {
     Lost,
 }
 
+/// caching_sha2_password: the server wants the password itself.
+const FULL_AUTHENTICATION: [u8; 2] = [1, 4];
+
 /// A command that waits for its reply.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
@@ -213,6 +216,7 @@ impl State {
             Outcome::More if self.phase == Phase::Login => {
                 emit(Event::LoginStep(Side::Server));
             }
+            Outcome::More if is_full_authentication(command, reply) => emit(Event::PasswordAsked),
             Outcome::More => {}
             Outcome::LocalFile => return self.local_file(command),
             Outcome::Done { status, error } => self.reply_ended(command, status, error, emit),
@@ -265,6 +269,12 @@ impl State {
             _ => Err(Fault::Unasked),
         }
     }
+}
+
+fn is_full_authentication(command: Command, reply: ReplyPacket<'_>) -> bool {
+    command.reply_kind() == ReplyKind::Dialogue
+        && reply.length == FULL_AUTHENTICATION.len()
+        && reply.prefix == FULL_AUTHENTICATION
 }
 
 impl Exchange {

@@ -8,8 +8,7 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use sha1::{Digest, Sha1};
-use sha2::Sha256;
+use crate::scramble::{caching_sha2_token, native_token};
 
 /// Longest payload of one packet; a longer message continues in the next one.
 pub const MAX_PACKET: usize = 0xFF_FFFF;
@@ -405,29 +404,6 @@ pub fn unexpected(packet: &[u8]) -> Error {
         _ => ("", text.as_str()),
     };
     Error::Server { code, sqlstate: sqlstate.to_owned(), message: message.to_owned() }
-}
-
-fn native_token(password: &str, scramble: &[u8]) -> Vec<u8> {
-    if password.is_empty() {
-        return Vec::new();
-    }
-    let stage1 = Sha1::digest(password.as_bytes());
-    let stage2 = Sha1::digest(stage1);
-    let mut salted = scramble.to_vec();
-    salted.extend_from_slice(&stage2);
-    let mask = Sha1::digest(&salted);
-    stage1.iter().zip(mask.iter()).map(|(a, b)| a ^ b).collect()
-}
-
-fn caching_sha2_token(password: &str, scramble: &[u8]) -> Vec<u8> {
-    if password.is_empty() {
-        return Vec::new();
-    }
-    let stage1 = Sha256::digest(password.as_bytes());
-    let mut salted = Sha256::digest(stage1).to_vec();
-    salted.extend_from_slice(scramble);
-    let mask = Sha256::digest(&salted);
-    stage1.iter().zip(mask.iter()).map(|(a, b)| a ^ b).collect()
 }
 
 fn parse_greeting(packet: &[u8]) -> Result<Greeting, Error> {

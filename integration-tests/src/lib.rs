@@ -22,6 +22,7 @@ pub mod proxy;
 pub mod release;
 pub mod replica;
 pub mod run_dir;
+mod scramble;
 pub mod servers;
 pub mod spillway;
 pub mod stack;

@@ -157,6 +157,11 @@ impl MySql {
         self.dir.path().join("data")
     }
 
+    /// Its unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         log_text(&self.log_file())

@@ -59,6 +59,13 @@ fn the_password_is_sealed_with_the_servers_key_until_the_server_knows_it() {
     server.run("FLUSH PRIVILEGES");
     assert!(fetches_key(&proxy, user, password));
     assert!(!fetches_key(&proxy, user, password));
+    server.run("FLUSH PRIVILEGES");
+    let behind_socket = capturing(server.port(), user, password, "PREFERRED").with(
+        "[[source]]",
+        "servers",
+        &format!("[\"unix:{}\"]", server.socket().display()),
+    );
+    assert!(fault(&behind_socket).contains(LOGGED_IN));
     server.run("CREATE USER blank@'%' IDENTIFIED BY ''");
     assert!(!fetches_key(&proxy, "blank", ""));
     assert_eq!(

@@ -16,7 +16,6 @@ use super::refusal::{
     self, CONNECTION_LOST, LINK_FAILURE, REJECTED, SHUTDOWN, TOO_MANY_CONNECTIONS, UNREACHABLE,
 };
 use super::worker::Worker;
-use crate::source::ServerStream;
 use crate::wire::reply::ErrPacket;
 
 /// How long an upstream may take to close a connection that its client has closed. It may be in a long statement, which it
@@ -110,12 +109,11 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
                 return Ok(false);
             }
             Stop::LoginFault(fault) => login::bad_login(&fault.to_string()),
-            Stop::PasswordAsked => full_authentication(worker),
+            Stop::PasswordAsked => return Err((full_authentication(worker), awaited)),
             Stop::ClientClosed | Stop::ClientFailed(_) => {
                 worker.metrics.refused(Refusal::LoginCut);
                 return Ok(false);
             }
-            Stop::UpstreamClosed if is_stuck(pump.server()) => full_authentication(worker),
             Stop::UpstreamClosed => upstream_left_login(worker),
             Stop::Drained | Stop::Cut => {
                 let message = "Server shutdown in progress".to_owned();
@@ -126,16 +124,12 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
     }
 }
 
-fn is_stuck(server: &ServerStream) -> bool {
-    matches!(server, ServerStream::Tls(stream) if stream.is_stuck())
-}
-
 fn full_authentication(worker: &Worker) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     let message = format!(
-        "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass while ssl_mode \
-         encrypts behind the client's back: user or password is wrong, or the source does not know the account yet, which a \
-         login at the source itself changes"
+        "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass from a client \
+         without TLS to a source under TLS or behind a Unix socket: user or password is wrong, or the source does not know the \
+         account yet, which a login at the source itself changes"
     );
     tracing::warn!(source = name, "a login was refused: {message}");
     Refused::new(Refusal::AccessDenied, UNREACHABLE, LINK_FAILURE, message)

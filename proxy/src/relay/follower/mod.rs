@@ -37,7 +37,8 @@ pub enum Event {
         /// The error number, when the reply ended with an ERR.
         error: Option<u16>,
     },
-    /// In the authentication of a COM_CHANGE_USER the server asks for the password itself (caching_sha2_password).
+    /// A packet of the authentication dialogue, or of that of a COM_CHANGE_USER, in which the server asks for the password itself
+    /// (caching_sha2_password).
     PasswordAsked,
     /// The server sent an error that nobody asked for, as before it closes an idle connection.
     ServerError {

@@ -467,6 +467,16 @@ fn change_user_is_a_login_again() {
     ];
     assert_followed(&script, &expected);
     assert!(!script.run().0.is_idle(), "a transaction is open");
+    let sha2 = Script::new(NEW)
+        .command(change, b"app\0\0shop\0")
+        .server(b"\xfecaching_sha2_password\0salt of twenty bytes\0")
+        .client(&[3; 32])
+        .server(b"\x01\x04")
+        .client(b"\x02")
+        .server(b"\x01a key")
+        .client(&[0; 256])
+        .server(&ok(2));
+    assert_followed(&sha2, &[Event::Command(change), Event::PasswordAsked, reply(change, 2)]);
 }
 
 #[test]
@@ -536,8 +546,21 @@ fn login_dialogue_of_several_steps() {
         .client(&[0; 256])
         .server(&ok(2));
     let (server, client) = (Event::LoginStep(Side::Server), Event::LoginStep(Side::Client));
-    let expected = [server, client, server, client, server, client, Event::LoggedIn];
+    let asked = Event::PasswordAsked;
+    let expected = [server, client, asked, client, server, client, Event::LoggedIn];
     assert_eq!(script.run().1, expected);
+    let (away, back) = (b"\xfedialog\0", b"\xfecaching_sha2_password\0salt");
+    for (payload, asks) in
+        [(&b"\x01\x04"[..], true), (b"\x01\x03", false), (b"\x01\x04x", false), (b"\x01", false)]
+    {
+        let event = if asks { asked } else { server };
+        let by_login = Script::in_login(NEW).server(payload);
+        assert_eq!(by_login.run().1, [event], "{payload:?}");
+        let by_switch = Script::in_login(NEW).server(away).server(back).server(payload);
+        assert_eq!(by_switch.run().1, [server, server, event], "{payload:?}");
+        let switched_away = Script::in_login(NEW).server(away).server(payload);
+        assert_eq!(switched_away.run().1, [server, server], "{payload:?}");
+    }
     // What was asked for needs no question: two packets in a row.
     let fast = Script::in_login(NEW).server(b"\x01\x03").server(&ok(2));
     assert_eq!(fast.run().1, [server, Event::LoggedIn]);

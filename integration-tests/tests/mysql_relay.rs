@@ -3,7 +3,8 @@
 use mysql_async::prelude::Queryable;
 use mysql_async::{ChangeUserOpts, Conn, OptsBuilder};
 use spillway_integration_tests::client::{
-    CAPABILITIES, COM_QUERY, COM_RESET_CONNECTION, Client, Error, Login, MAX_PACKET, unexpected,
+    CAPABILITIES, COM_PING, COM_QUERY, COM_RESET_CONNECTION, COM_STMT_EXECUTE, COM_STMT_FETCH,
+    COM_STMT_PREPARE, Client, Error, Login, MAX_PACKET, unexpected,
 };
 use spillway_integration_tests::mysql::MySql;
 use spillway_integration_tests::run_dir::temp_dir;
@@ -15,6 +16,8 @@ use spillway_integration_tests::wait;
 use super::relay::{block_on, server_error};
 
 const SESSION_TRACK: u32 = 1 << 23;
+const DEPRECATE_EOF: u32 = 1 << 24;
+const OPTIONAL_METADATA: u32 = 1 << 25;
 const QUERY_ATTRIBUTES: u32 = 1 << 27;
 const CLIENT_COMPRESS: u32 = 1 << 5;
 const CLIENT_SSL: u32 = 1 << 11;
@@ -142,6 +145,7 @@ fn what_applications_do_with_it_is_followed() {
          CREATE PROCEDURE d.two() BEGIN SELECT 1 AS a; SELECT 2 AS b; UPDATE d.t SET n = n; END",
     );
     tracked_attributes_and_many_results(&relay);
+    metadata_left_out_and_cursors(&relay);
     packets_of_many_sizes(&relay);
     files_and_tools(&server, &relay);
     block_on(a_library(&server, &relay));
@@ -177,6 +181,53 @@ fn tracked_attributes_and_many_results(relay: &Spillway) {
     assert_eq!(client.receive().unwrap()[0], 0);
     client.command(COM_QUERY, &[&none, &b"SELECT @x IS NULL"[..]].concat()).unwrap();
     assert_eq!(client.read_replies().unwrap()[0].scalar(), "1");
+}
+
+/// Whether all this was understood, the relay's count of connections that are not followed tells.
+fn metadata_left_out_and_cursors(relay: &Spillway) {
+    for more in [0, DEPRECATE_EOF] {
+        let capabilities = CAPABILITIES | OPTIONAL_METADATA | more;
+        let login = Login { capabilities, ..Login::new(APP_USER.0, APP_USER.1) };
+        let mut client = Client::login(relay.relay_port(), &login).unwrap();
+        let sql = "SELECT 1, 2 UNION SELECT 3, 4";
+        for metadata in ["FULL", "NONE"] {
+            let set = format!("SET SESSION resultset_metadata = {metadata}");
+            answers(&mut client, COM_QUERY, set.as_bytes());
+            let packets = answers(&mut client, COM_QUERY, sql.as_bytes());
+            // Two columns, and whether their definitions follow.
+            assert_eq!(packets[0], [2, u8::from(metadata == "FULL")]);
+            let prepared = answers(&mut client, COM_STMT_PREPARE, b"SELECT n + ?, t FROM d.t");
+            let statement = &prepared[0][1..5];
+            // With a cursor: flags, one iteration, no NULL, types follow: a BIGINT.
+            let value = [&[1, 1, 0, 0, 0, 0, 1, 8, 0][..], &7_u64.to_le_bytes()].concat();
+            let execute = [statement, &value].concat();
+            answers(&mut client, COM_STMT_EXECUTE, &execute);
+            let fetch = [statement, &10_u32.to_le_bytes()].concat();
+            let rows = answers(&mut client, COM_STMT_FETCH, &fetch);
+            assert_eq!(rows.len(), 2, "one row and the end of all: {rows:02x?}");
+        }
+    }
+}
+
+/// Sends a command, and a ping behind it; all packets up to the ping's answer.
+fn answers(client: &mut Client, command: u8, payload: &[u8]) -> Vec<Vec<u8>> {
+    client.command(command, payload).unwrap();
+    client.command(COM_PING, &[]).unwrap();
+    let mut packets = Vec::new();
+    loop {
+        let packet = client.receive().unwrap();
+        if packet.first() == Some(&0xff) {
+            panic!("{}", unexpected(&packet));
+        }
+        let is_ok = packet.len() == 7 && packet[0] == 0;
+        packets.push(packet);
+        // A SET is answered with an OK like the ping's.
+        let oks = packets.iter().filter(|packet| packet.len() == 7 && packet[0] == 0).count();
+        if is_ok && oks == if payload.starts_with(b"SET") { 2 } else { 1 } {
+            packets.pop();
+            return packets;
+        }
+    }
 }
 
 fn packets_of_many_sizes(relay: &Spillway) {

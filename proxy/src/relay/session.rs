@@ -131,7 +131,10 @@ fn full_authentication(worker: &Worker) -> Refused {
          without TLS to a source under TLS or behind a Unix socket: user or password is wrong, or the source does not know the \
          account yet, which a login at the source itself changes"
     );
-    tracing::warn!(source = name, "a login was refused: {message}");
+    // Whoever it is about is told each time; a client that goes on trying would fill the log.
+    if !worker.told_password_asked.replace(true) {
+        tracing::warn!(source = name, "a login was refused: {message}");
+    }
     Refused::new(Refusal::AccessDenied, UNREACHABLE, LINK_FAILURE, message)
 }
 

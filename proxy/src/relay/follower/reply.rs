@@ -42,6 +42,8 @@ pub(super) enum After {
     Rows,
     /// The definitions of a prepared statement's columns.
     Columns(u16),
+    /// The EOF of such definitions, which are left out themselves.
+    ColumnsEnd,
     /// Nothing: the statement is prepared.
     Prepared,
 }
@@ -175,7 +177,7 @@ impl Expect {
             && packet.length > 12
             && packet.prefix.get(12) == Some(&0);
         if asked_for_none {
-            return Ok(Outcome::Done { status: None, error: None });
+            return Ok(self.ends_of_prepared(capabilities, columns > 0, parameters > 0));
         }
         if parameters == 0 {
             return Ok(self.columns_of_prepared(columns, None));
@@ -183,6 +185,16 @@ impl Expect {
         let after = After::Columns(columns);
         *self = Self::Definitions { left: parameters.into(), after };
         Ok(Outcome::More)
+    }
+
+    /// Definitions that are left out still have the EOF behind them, for clients without DEPRECATE_EOF (MySQL 9.7.4, observed).
+    fn ends_of_prepared(&mut self, capabilities: u64, columns: bool, parameters: bool) -> Outcome {
+        let after = if columns && parameters { After::ColumnsEnd } else { After::Prepared };
+        if capabilities & DEPRECATE_EOF != 0 || !(columns || parameters) {
+            return Outcome::Done { status: None, error: None };
+        }
+        *self = Self::DefinitionsEnd { after };
+        Outcome::More
     }
 
     fn columns_of_prepared(&mut self, columns: u16, status: Option<u16>) -> Outcome {
@@ -206,7 +218,7 @@ impl Expect {
                     Outcome::More
                 }
                 After::Columns(columns) => self.columns_of_prepared(columns, None),
-                After::Prepared => Outcome::Done { status: None, error: None },
+                After::ColumnsEnd | After::Prepared => Outcome::Done { status: None, error: None },
             };
         }
         Outcome::More
@@ -225,6 +237,10 @@ impl Expect {
                 Outcome::More
             }
             After::Columns(columns) => self.columns_of_prepared(columns, Some(status)),
+            After::ColumnsEnd => {
+                *self = Self::DefinitionsEnd { after: After::Prepared };
+                Outcome::More
+            }
             After::Prepared => Outcome::Done { status: Some(status), error: None },
         }
     }
@@ -248,18 +264,13 @@ fn simple(packet: ReplyPacket<'_>, first: u8) -> Result<Outcome, &'static str> {
     }
 }
 
-/// How many column definitions follow a column count. MySQL puts a byte before it that says whether any do, MariaDB one behind
-/// it, each only where the client asked for that.
+/// How many column definitions follow a column count. A byte behind it says whether any do, where the client asked for that: so
+/// MariaDB, and MySQL too (9.7.4, observed; its documentation has the byte before the count).
 fn definitions_to_come(capabilities: u64, packet: ReplyPacket<'_>) -> Result<u64, &'static str> {
     let mut cursor = Cursor::new("column count", packet.prefix);
-    let mut present = true;
-    if capabilities & OPTIONAL_RESULTSET_METADATA != 0 {
-        present = cursor.u8("flag").is_ok_and(|flag| flag != 0);
-    }
     let count = cursor.lenenc("count").map_err(|_| "a column count that is no number")?;
-    if capabilities & MARIADB_CACHE_METADATA != 0 {
-        present = cursor.u8("flag") != Ok(0);
-    }
+    let flagged = capabilities & (OPTIONAL_RESULTSET_METADATA | MARIADB_CACHE_METADATA) != 0;
+    let present = !flagged || cursor.u8("flag") != Ok(0);
     match count {
         0 => Err("a result set without columns"),
         // The most columns a table or result can have in any server is 4,096.

@@ -405,8 +405,8 @@ fn mariadb_leaves_out_definitions_that_the_client_has() {
 #[test]
 fn mysql_leaves_out_definitions_when_asked_to() {
     let capabilities = NEW | cap::OPTIONAL_RESULTSET_METADATA;
-    let none = [vec![0, 1], b"\x01a".to_vec()];
-    let full = [vec![1, 1], definition(), b"\x01a".to_vec()];
+    let none = [vec![2, 0], b"\x01a\x01b".to_vec()];
+    let full = [vec![2, 1], definition(), definition(), b"\x01a\x01b".to_vec()];
     for packets in [&none[..], &full[..]] {
         let script = Script::new(capabilities).query().servers(packets).server(&end(2));
         assert_followed(&script, &[Event::Command(Command::QUERY), reply(Command::QUERY, 2)]);
@@ -416,6 +416,14 @@ fn mysql_leaves_out_definitions_when_asked_to() {
         .command(prepare, b"select ?")
         .server(&[prepared(3, 2), vec![0]].concat());
     assert_followed(&script, &[Event::Command(prepare), reply(prepare, 2)]);
+    // The EOFs behind the definitions come all the same.
+    let capabilities = CLASSIC | cap::OPTIONAL_RESULTSET_METADATA;
+    for (columns, parameters, ends) in [(3, 2, 2), (3, 0, 1), (0, 2, 1), (0, 0, 0)] {
+        let answer = [prepared(columns, parameters), vec![0]].concat();
+        let script = Script::new(capabilities).command(prepare, b"select ?").server(&answer);
+        let script = (0..ends).fold(script, |script, _| script.server(&end_of(capabilities, 2)));
+        assert_followed(&script, &[Event::Command(prepare), reply(prepare, 2)]);
+    }
 }
 
 #[test]

@@ -3,18 +3,20 @@
 use mysql_async::prelude::Queryable;
 use mysql_async::{ChangeUserOpts, Conn, OptsBuilder};
 use spillway_integration_tests::client::{
-    CAPABILITIES, COM_PING, COM_QUERY, COM_RESET_CONNECTION, COM_STMT_EXECUTE, COM_STMT_FETCH,
+    CAPABILITIES, COM_QUERY, COM_RESET_CONNECTION, COM_STMT_EXECUTE, COM_STMT_FETCH,
     COM_STMT_PREPARE, Client, Error, Login, MAX_PACKET, unexpected,
 };
 use spillway_integration_tests::mysql::MySql;
 use spillway_integration_tests::run_dir::temp_dir;
-use spillway_integration_tests::servers::APP_USER;
+use spillway_integration_tests::servers::{APP_USER, Server};
 use spillway_integration_tests::spillway::Spillway;
 use spillway_integration_tests::tool::{self, Output};
 use spillway_integration_tests::wait;
 
 use super::relay::{block_on, server_error};
 
+const COM_STATISTICS: u8 = 9;
+const PS_MULTI_RESULTS: u32 = 1 << 18;
 const SESSION_TRACK: u32 = 1 << 23;
 const DEPRECATE_EOF: u32 = 1 << 24;
 const OPTIONAL_METADATA: u32 = 1 << 25;
@@ -144,10 +146,12 @@ fn what_applications_do_with_it_is_followed() {
          CREATE DATABASE d; CREATE TABLE d.t (n INT PRIMARY KEY, t TEXT);
          CREATE PROCEDURE d.two() BEGIN SELECT 1 AS a; SELECT 2 AS b; UPDATE d.t SET n = n; END",
     );
+    server.run(OUT_TOO);
     tracked_attributes_and_many_results(&relay);
     metadata_left_out_and_cursors(&relay);
     packets_of_many_sizes(&relay);
     files_and_tools(&server, &relay);
+    commands_of_all_kinds(&relay);
     block_on(a_library(&server, &relay));
     assert_all_followed(&relay);
 }
@@ -209,25 +213,74 @@ fn metadata_left_out_and_cursors(relay: &Spillway) {
     }
 }
 
-/// Sends a command, and a ping behind it; all packets up to the ping's answer.
-fn answers(client: &mut Client, command: u8, payload: &[u8]) -> Vec<Vec<u8>> {
-    client.command(command, payload).unwrap();
-    client.command(COM_PING, &[]).unwrap();
-    let mut packets = Vec::new();
-    loop {
-        let packet = client.receive().unwrap();
-        if packet.first() == Some(&0xff) {
-            panic!("{}", unexpected(&packet));
-        }
-        let is_ok = packet.len() == 7 && packet[0] == 0;
-        packets.push(packet);
-        // A SET is answered with an OK like the ping's.
-        let oks = packets.iter().filter(|packet| packet.len() == 7 && packet[0] == 0).count();
-        if is_ok && oks == if payload.starts_with(b"SET") { 2 } else { 1 } {
-            packets.pop();
-            return packets;
+#[test]
+fn commands_of_all_kinds_are_followed_with_mariadb_too() {
+    let server = Server::upstream();
+    let relay = Spillway::started(&server);
+    server.run("CREATE DATABASE d; CREATE TABLE d.t (n INT PRIMARY KEY, t TEXT)");
+    server.run("USE d; INSERT INTO t SELECT seq, 'text' FROM seq_1_to_40000");
+    server.query(OUT_TOO);
+    commands_of_all_kinds(&relay);
+}
+
+/// A procedure with a result and an OUT parameter.
+const OUT_TOO: &str =
+    "CREATE PROCEDURE d.out_too(OUT n BIGINT) BEGIN SELECT 1 AS a; SET n = 7; END";
+
+fn commands_of_all_kinds(relay: &Spillway) {
+    const INIT_DB: u8 = 2;
+    const STMT_LONG_DATA: u8 = 0x18;
+    const STMT_CLOSE: u8 = 0x19;
+    const STMT_RESET: u8 = 0x1a;
+    const SET_OPTION: u8 = 0x1b;
+    for more in [0, DEPRECATE_EOF, DEPRECATE_EOF | SESSION_TRACK] {
+        let login = Login {
+            capabilities: CAPABILITIES | PS_MULTI_RESULTS | more,
+            ..Login::new(APP_USER.0, APP_USER.1)
+        };
+        let mut client = Client::login(relay.relay_port(), &login).unwrap();
+        let statement = |packets: &[Vec<u8>]| packets[0][1..5].to_vec();
+        let kill = answers(&mut client, COM_STMT_PREPARE, b"SET @id = CONNECTION_ID()");
+        answers(&mut client, STMT_CLOSE, &statement(&kill));
+        let call = answers(&mut client, COM_STMT_PREPARE, b"CALL d.out_too(?)");
+        let called = [&statement(&call), &[0, 1, 0, 0, 0, 0, 1, 8, 0][..], &[0; 8]].concat();
+        let results = answers(&mut client, COM_STMT_EXECUTE, &called);
+        assert!(results.len() >= 9, "a result, the OUT parameter, an OK: {results:02x?}");
+        let long = answers(&mut client, COM_STMT_PREPARE, b"SELECT LENGTH(?)");
+        let parts = [&statement(&long), &[0, 0][..], b"part"].concat();
+        assert!(answers(&mut client, STMT_LONG_DATA, &parts).is_empty());
+        let sent = [&statement(&long), &[0, 1, 0, 0, 0, 0, 1, 0xfc, 0][..]].concat();
+        assert!(answers(&mut client, COM_STMT_EXECUTE, &sent).len() >= 4);
+        // What answers an OK, or an error: of commands that this release no longer has, and of results that break off.
+        let breaks = "SELECT n, IF(n < 30000, t, EXP(n)) FROM d.t ORDER BY n";
+        for (command, payload) in [
+            (STMT_RESET, &statement(&long)[..]),
+            (SET_OPTION, &[0, 0]),
+            (INIT_DB, b"d"),
+            (INIT_DB, b"no_such_database"),
+            (0x04, b"t\0"),
+            (0x0a, b""),
+            (0x0c, &[0; 4]),
+            (0x0d, b""),
+            (COM_QUERY, breaks.as_bytes()),
+            (COM_QUERY, b"SELECT nonsense"),
+            (COM_QUERY, b"INSERT IGNORE INTO d.t VALUES (1, 'again'), (1, 'again')"),
+            (COM_QUERY, b"DO 1 / 0"),
+            (COM_STMT_EXECUTE, &[99, 0, 0, 0, 0, 1, 0, 0, 0]),
+            (COM_STMT_PREPARE, b"nonsense"),
+        ] {
+            assert!(!answers(&mut client, command, payload).is_empty());
         }
     }
+    assert_all_followed(relay);
+}
+
+/// Sends a command, and one behind it whose answer is told from all others; all packets up to that one.
+fn answers(client: &mut Client, command: u8, payload: &[u8]) -> Vec<Vec<u8>> {
+    client.command(command, payload).unwrap();
+    client.command(COM_STATISTICS, &[]).unwrap();
+    let packets = std::iter::from_fn(|| Some(client.receive().unwrap()));
+    packets.take_while(|packet| !packet.starts_with(b"Uptime: ")).collect()
 }
 
 fn packets_of_many_sizes(relay: &Spillway) {

@@ -33,6 +33,9 @@ pub(super) enum Expect {
     DefinitionsEnd { after: After },
     /// Rows, then an end.
     Rows,
+    /// The row of a procedure's OUT parameters, then its end. That does not say that more follows, but it does: the procedure's OK
+    /// (MySQL 9.7.4, observed, towards clients without DEPRECATE_EOF).
+    OutParameters,
 }
 
 /// What follows a run of definitions.
@@ -93,7 +96,13 @@ impl Expect {
                 let status = eof_status(packet).ok_or("no EOF behind the definitions")?;
                 Ok(self.after_definitions(command, after, status))
             }
-            Self::Rows if !ends_rows(capabilities, packet) => Ok(Outcome::More),
+            Self::Rows | Self::OutParameters if !ends_rows(capabilities, packet) => {
+                Ok(Outcome::More)
+            }
+            Self::OutParameters => {
+                *self = Self::First;
+                Ok(Outcome::More)
+            }
             Self::Rows => {
                 let status = end_status(packet)?;
                 Ok(self.result_done(command, status))
@@ -233,7 +242,8 @@ impl Expect {
                 self.result_done(command, status)
             }
             After::Rows => {
-                *self = Self::Rows;
+                let out = status & status::PS_OUT_PARAMS != 0;
+                *self = if out { Self::OutParameters } else { Self::Rows };
                 Outcome::More
             }
             After::Columns(columns) => self.columns_of_prepared(columns, Some(status)),

@@ -403,6 +403,23 @@ fn mariadb_leaves_out_definitions_that_the_client_has() {
 }
 
 #[test]
+fn out_parameters_are_not_the_end() {
+    let execute = Command::STMT_EXECUTE;
+    let out = 2 | status::MORE_RESULTS | status::PS_OUT_PARAMS;
+    for (capabilities, last) in [(CLASSIC, 2), (CLASSIC | cap::DEPRECATE_EOF, out)] {
+        let mut script = Script::new(capabilities)
+            .command(execute, &[1, 0, 0, 0, 0])
+            .server(&[1])
+            .server(&definition());
+        if capabilities & cap::DEPRECATE_EOF == 0 {
+            script = script.server(&end_of(capabilities, out));
+        }
+        let script = script.server(b"\0\0row").server(&end_of(capabilities, last)).server(&ok(2));
+        assert_followed(&script, &[Event::Command(execute), reply(execute, 2)]);
+    }
+}
+
+#[test]
 fn mysql_leaves_out_definitions_when_asked_to() {
     let capabilities = NEW | cap::OPTIONAL_RESULTSET_METADATA;
     let none = [vec![2, 0], b"\x01a\x01b".to_vec()];

@@ -12,7 +12,7 @@ MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
 TOOLS := openssl=openssl
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
-# A further server: unpacked beside the installed one, not installed.
+# Further servers: unpacked beside the installed one, not installed.
 export SPILLWAY_SERVERS_DIR ?= $(CURDIR)/.servers
 # The series the tests are written for.
 SERIES := 10.11
@@ -74,4 +74,5 @@ plugins: need-series
 	@integration-tests/plugins.sh $(SPILLWAY_PLUGIN_DIR)
 
 newer-series:
-	@integration-tests/series.sh $(SPILLWAY_SERVERS_DIR)/11.8
+	@integration-tests/series.sh mariadb-11.8 $(SPILLWAY_SERVERS_DIR)/11.8
+	@integration-tests/series.sh mysql-9.7 $(SPILLWAY_SERVERS_DIR)/mysql-9.7

@@ -22,5 +22,8 @@ pub use log::{
 };
 pub use recovery::OpenError;
 
+// The samples are shared with tests that see the crate from outside.
+#[cfg(test)]
+extern crate self as spillway_binlog;
 #[cfg(test)]
 mod testing;

@@ -7,14 +7,19 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::event::gtid::{FLAG_TRANSACTIONAL, GtidEvent};
-use crate::event::{ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control};
+use crate::event::gtid::GtidEvent;
+use crate::event::{EventType, FormatDescription};
 use crate::fs::OsFileSystem;
 use crate::gtid::mariadb::{Gtid, GtidState};
 use crate::reader::{FileScan, Run};
 use crate::transaction::group::{GroupTracker, Step};
 use crate::transaction::{Assembled, Transaction};
 use crate::{Log, LogOptions, Submitter};
+
+#[path = "../tests/samples/mod.rs"]
+mod samples;
+
+pub(crate) use samples::{event, gtid_event, xid_event};
 
 /// A directory with a log that turns to a new file every 4 KiB.
 pub(crate) struct Sample {
@@ -94,37 +99,7 @@ impl Sample {
 }
 
 pub(crate) fn format() -> FormatDescription {
-    let mut post_header_lengths = vec![0; 171];
-    post_header_lengths[18] = 8;
-    post_header_lengths[22..25].fill(8);
-    FormatDescription {
-        server_version: "10.11.19-MariaDB-log".into(),
-        created: 0,
-        post_header_lengths,
-        checksum: ChecksumAlgorithm::Crc32,
-    }
-}
-
-pub(crate) fn event(event_type: EventType, body: &[u8]) -> Vec<u8> {
-    let header = EventHeader {
-        timestamp: 1_700_000_000,
-        event_type,
-        server_id: 1,
-        event_size: 0,
-        end_position: 0,
-        flags: 0,
-    };
-    control::event(header, body, ChecksumAlgorithm::None)
-}
-
-pub(crate) fn gtid_event(gtid: Gtid) -> Vec<u8> {
-    let mut body = gtid.sequence.to_le_bytes().to_vec();
-    body.extend_from_slice(&gtid.domain.to_le_bytes());
-    body.push(FLAG_TRANSACTIONAL);
-    body.extend_from_slice(&[0; 6]);
-    let mut event = event(EventType::GTID, &body);
-    event[5..9].copy_from_slice(&gtid.server.to_le_bytes());
-    event
+    samples::format().as_ref().clone()
 }
 
 /// A transaction of three events, about 350 bytes.
@@ -154,7 +129,7 @@ pub(crate) fn transaction_with(
         let note = event(EventType::ANNOTATE_ROWS, &note);
         assert!(matches!(assembler.push(&note).unwrap(), Assembled::Pending));
     }
-    let xid = event(EventType::XID, &gtid.sequence.to_le_bytes());
+    let xid = xid_event(gtid);
     let Assembled::Complete(transaction) = assembler.push(&xid).unwrap() else { panic!() };
     transaction
 }
@@ -169,7 +144,7 @@ pub(crate) fn try_transaction(
     let mut assembler = source.assembler(format);
     let mut events = vec![gtid_event(gtid)];
     events.extend(notes.iter().map(|len| event(EventType::ANNOTATE_ROWS, &vec![1; *len])));
-    events.push(event(EventType::XID, &gtid.sequence.to_le_bytes()));
+    events.push(xid_event(gtid));
     for event in events {
         if let Assembled::Complete(transaction) = assembler.push(&event).ok()? {
             return Some(transaction);

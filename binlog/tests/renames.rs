@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod samples;
+
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use spillway_binlog::event::EventType;
 use spillway_binlog::event::gtid::GtidEvent;
-use spillway_binlog::event::{
-    ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control,
-};
-use spillway_binlog::gtid::mariadb::GtidState;
+use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use spillway_binlog::reader::Run;
 use spillway_binlog::transaction::{Assembled, Transaction};
 use spillway_binlog::{CommitLevel, CommitObserver, Log, LogOptions, Submitter};
+
+use samples::{event, format, gtid_event, xid_event};
 
 /// Small transactions of another source between two large ones.
 const BETWEEN: u64 = 5;
@@ -31,41 +33,15 @@ impl CommitObserver for Renames {
     }
 }
 
-fn format() -> Arc<FormatDescription> {
-    let mut post_header_lengths = vec![0; 171];
-    post_header_lengths[18] = 8;
-    post_header_lengths[22..25].fill(8);
-    Arc::new(FormatDescription {
-        server_version: "10.11.19-MariaDB-log".into(),
-        created: 0,
-        post_header_lengths,
-        checksum: ChecksumAlgorithm::Crc32,
-    })
-}
-
-fn event(event_type: EventType, body: &[u8]) -> Vec<u8> {
-    let header = EventHeader {
-        timestamp: 1_700_000_000,
-        event_type,
-        server_id: 1,
-        event_size: 0,
-        end_position: 0,
-        flags: 0,
-    };
-    control::event(header, body, ChecksumAlgorithm::None)
-}
-
 /// Transaction `domain-1-sequence` with these many annotations of 1,000 bytes.
 fn transaction(source: &Submitter, domain: u32, sequence: u64, notes: usize) -> Transaction {
+    let gtid = Gtid { domain, server: 1, sequence };
     let mut assembler = source.assembler(format());
-    let mut gtid = sequence.to_le_bytes().to_vec();
-    gtid.extend_from_slice(&domain.to_le_bytes());
-    gtid.extend_from_slice(&[0x0c, 0, 0, 0, 0, 0, 0]);
-    assembler.push(&event(EventType::GTID, &gtid)).unwrap();
+    assembler.push(&gtid_event(gtid)).unwrap();
     for _ in 0..notes {
         assembler.push(&event(EventType::ANNOTATE_ROWS, &[b'n'; 1000])).unwrap();
     }
-    match assembler.push(&event(EventType::XID, &sequence.to_le_bytes())).unwrap() {
+    match assembler.push(&xid_event(gtid)).unwrap() {
         Assembled::Complete(transaction) => transaction,
         other => panic!("{other:?}"),
     }

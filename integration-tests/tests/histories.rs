@@ -95,6 +95,30 @@ fn after_reset_master_the_source_diverges_and_an_operator_begins_a_new_timeline(
 }
 
 #[test]
+fn a_new_timeline_that_was_asked_for_survives_a_killed_spillway() {
+    let mut stack = started();
+    stack.upstream.run("RESET MASTER; INSERT INTO d.t VALUES (3, 'after the reset')");
+    wait_capture(&stack.spillway, "diverged");
+    stack.upstream.stop();
+    alter(&stack.spillway, "current");
+    stack.spillway.kill();
+    let note = stack.spillway.binlog_dir().join("binlog.main.alter");
+    assert!(std::fs::read_to_string(&note).unwrap().contains("start current\n"));
+    stack.spillway.launch();
+    stack.upstream.start();
+    wait_capture(&stack.spillway, "streaming");
+    stack.upstream.run("INSERT INTO d.t VALUES (4, 'recorded')");
+    stack.spillway.wait_recorded(&stack.upstream.gtid_binlog_pos());
+    assert!(!note.exists());
+    let files = stack.spillway.binlog_files().len();
+    stack.spillway.kill();
+    stack.spillway.launch();
+    wait_capture(&stack.spillway, "streaming");
+    assert_eq!((files, stack.spillway.binlog_files().len()), (2, 2));
+    assert_files_valid(&stack.spillway);
+}
+
+#[test]
 fn an_upstream_restored_from_an_older_copy_diverges_and_the_right_one_goes_on() {
     let mut stack = started();
     stack.upstream.stop();

@@ -1,6 +1,7 @@
 //! Large transactions, the levels of `flush_log_at_trx_commit`, and a full disk, with the real process.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -242,6 +243,53 @@ fn a_full_disk_pauses_recording_until_there_is_room() {
 #[test]
 fn a_disk_too_full_for_a_large_transaction_is_waited_for() {
     disk_full_during(|upstream| insert(upstream, 50));
+}
+
+#[test]
+fn on_a_disk_that_is_full_at_start_apps_and_people_are_served_until_there_is_room() {
+    let Some(disk) = SmallDisk::mounted(16) else { return };
+    let dir = format!("\"{}\"", disk.dir.path().join("binlog").display());
+    let mut stack = Stack::start_with(|spillway| spillway.with(BINLOG, "dir", &dir));
+    stack.upstream.run(TABLE);
+    insert(&stack.upstream, 1);
+    stack.spillway.wait_recorded(&stack.upstream.gtid_binlog_pos());
+    stack.spillway.kill();
+    fill_up(&disk.ballast());
+    stack.spillway.launch();
+    stack.spillway.wait_says("waiting for room on the disk");
+    let (livez, readyz) = (stack.spillway.http("/livez"), stack.spillway.http("/readyz"));
+    assert_eq!(livez.unwrap().0, 200);
+    let (code, text) = readyz.unwrap();
+    assert!(code == 503 && text.contains("waiting for room on the disk"), "{code} {text}");
+    assert_eq!(stack.spillway.http("/readyz/relay").unwrap().0, 200);
+    assert_eq!(stack.spillway.metric("spillway_binlog_disk_full"), Some(1.0));
+    let status = stack.spillway.status();
+    assert_eq!(status["binlog"]["state"], "waiting_for_room", "{status}");
+    stack
+        .spillway
+        .app()
+        .unwrap()
+        .query("INSERT INTO d.t (t) VALUES ('through the relay')")
+        .unwrap();
+    fs::remove_file(disk.ballast()).unwrap();
+    wait::until("spillway is ready", || (stack.spillway.http("/readyz")?.0 == 200).then_some(()));
+    let position = stack.upstream.gtid_binlog_pos();
+    stack.spillway.wait_recorded(&position);
+    replica::wait_applied(&stack.replica, &position);
+    checksum::assert_equal(&stack.upstream, &stack.replica);
+    let status = stack.spillway.status();
+    assert_eq!(status["binlog"]["state"], "running", "{status}");
+    assert_eq!(stack.spillway.metric("spillway_binlog_disk_full"), Some(0.0));
+    // Before the disk goes.
+    assert_eq!(stack.spillway.stop().code(), Some(0));
+}
+
+/// Writes until there is no room for another byte.
+fn fill_up(ballast: &Path) {
+    let mut file = File::create(ballast).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
 }
 
 const FLAT: u64 = 256 << 20;

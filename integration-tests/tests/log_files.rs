@@ -122,3 +122,27 @@ fn sigterm_leaves_a_log_that_opens_again_without_repair() {
     spillway.start();
     assert_log_equal(&upstream, &spillway);
 }
+
+#[test]
+fn a_log_that_a_changed_log_bin_leaves_behind_is_told_of() {
+    let (upstream, mut spillway) = stopped_with_files();
+    let last = upstream.gtid_binlog_pos();
+    let told = format!("last GTID {last}");
+    spillway.config().set("[binlog]", "log_bin", "\"other\"");
+    let checked = spillway.check().expect_code(0);
+    assert!(checked.stdout.contains(&told), "{}", checked.stdout);
+    spillway.launch();
+    spillway.wait_says("another log, binlog, lies in");
+    let attention = spillway.status()["attention"].to_string();
+    assert!(attention.contains(&told) && attention.contains("log_bin"), "{attention}");
+    spillway.wait_recorded(&last);
+    assert_eq!(spillway.stop().code(), Some(0));
+    let dir = spillway.binlog_dir().display().to_string();
+    let verified = spillway::run(&["binlog", "verify", &dir]).expect_code(0).stdout;
+    let listed = spillway::run(&["binlog", "list", &dir]).expect_code(0).stdout;
+    for name in ["binlog", "other"] {
+        assert!(verified.contains(&format!("ok {name}.000001")), "{verified}");
+        assert!(listed.contains(&format!("log {name}:\n")), "{listed}");
+    }
+    spillway::run(&["binlog", "find", &dir, "--gtid", &last]).expect_code(0);
+}

@@ -1,18 +1,17 @@
 //! `spillway run`: builds the parts, waits for signals, drains.
 //!
 //! Start order: the log, the replica port, the relays, HTTP, capture. Each binds its socket before the next part starts, so
-//! "ready" means that every port answers. On the way down ports close, connections end, capture stops, the log is closed.
+//! "ready" means that every port answers. Where the log waits for room on the disk, the relays and HTTP come before it. On the way down ports close, connections end, capture stops, the log is closed.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use spillway_binlog::Log;
+use spillway_binlog::{Log, LogEnd};
 use spillway_metrics::binlog::BinlogMetrics;
 use spillway_metrics::http::Endpoint;
 use spillway_metrics::process::ProcessMetrics;
 use spillway_metrics::relay::RelayMetrics;
-use spillway_metrics::serve::ServeMetrics;
 use spillway_metrics::source::SourceFamilies;
 use spillway_metrics::{Families, Registry};
 use tokio::task::JoinHandle;
@@ -26,7 +25,7 @@ use crate::reload::Reloader;
 use crate::serve::{self, ServeHandle};
 use crate::signals::{Signals, Wanted};
 use crate::source::Upstream;
-use crate::status::{SourceState, State};
+use crate::status::{Opened, SourceState, State};
 use crate::{build, logging};
 
 /// Runs the proxy until a signal ends it.
@@ -75,13 +74,18 @@ async fn end_at_second(mut signals: Signals) {
 /// All parts, started.
 struct Running {
     process: ProcessMetrics,
-    state: Arc<State>,
     log: Arc<Log>,
     serve: ServeHandle,
-    relays: Vec<RelayHandle>,
     capture: CaptureHandle,
-    http: JoinHandle<()>,
+    front: Front,
     stop: Stop,
+}
+
+/// What needs no log: apps, and people who look.
+struct Front {
+    state: Arc<State>,
+    relays: Vec<RelayHandle>,
+    http: JoinHandle<()>,
 }
 
 /// One token a part: they stop one after another.
@@ -93,59 +97,93 @@ struct Stop {
     http: CancellationToken,
 }
 
+/// What parts are started with.
+struct Parts<'a> {
+    config: &'a Config,
+    registry: Arc<Registry>,
+    families: Families,
+    upstreams: Vec<Arc<Upstream>>,
+    stop: Stop,
+}
+
+impl Front {
+    /// With the log, or why that is waited for.
+    async fn start(parts: &Parts<'_>, log: Result<Opened, String>) -> Result<Self, Failure> {
+        let Parts { config, registry, families, upstreams, stop } = parts;
+        let relays = start_relays(config, upstreams, &families.relay, stop)?;
+        let endpoint = bind_http(config).await?;
+        let (opened, waiting) = match log {
+            Ok(opened) => (OnceLock::from(opened), None),
+            Err(reason) => (OnceLock::new(), Some(reason)),
+        };
+        let state = Arc::new(State {
+            server_id: config.server_id,
+            started: SystemTime::now(),
+            sources: source_states(config, upstreams, &relays, &families.source),
+            dir: config.binlog.dir.display().to_string(),
+            waiting,
+            opened,
+            relay_metrics: families.relay.clone(),
+            listen: config.replicas.listen,
+            metrics: families.binlog.clone(),
+            draining: false.into(),
+        });
+        let served =
+            endpoint.serve(Arc::clone(registry), Arc::clone(&state) as _, stop.http.clone());
+        let http = tokio::spawn(served);
+        Ok(Self { state, relays: relays.into_iter().flatten().collect(), http })
+    }
+}
+
 impl Running {
     async fn start(config: &Config) -> Result<Self, Failure> {
         let registry = Arc::new(Registry::new());
         let families =
             Families::register(&registry, env!("CARGO_PKG_VERSION")).map_err(Failure::fault)?;
         count_panics(families.process.clone());
-        let stop = Stop::default();
-        let upstreams = upstreams(config);
+        let (upstreams, stop) = (upstreams(config), Stop::default());
+        let parts = Parts { config, registry, families, upstreams, stop };
 
-        let start_relays = || start_relays(config, &upstreams, &families.relay, &stop);
-        let mut relayed = None;
-        // Apps need no log.
-        let relays_alone = || start_relays().map(|relays| relayed = Some(relays));
-        let log = open_log(config, families.binlog.clone(), relays_alone).await?;
-        let serve = start_serve(config, &log, &upstreams, families.serve, &stop)?;
-        let relays = relayed.map_or_else(start_relays, Ok)?;
-        let endpoint = bind_http(config).await?;
-        // Last: from here on there is something to lose.
-        let capture = start_capture(config, &log, &upstreams, &families.source, &stop)?;
-        let state = Arc::new(State {
-            server_id: config.server_id,
-            started: SystemTime::now(),
-            sources: source_states(config, &upstreams, &relays, &families.source),
-            log: Arc::clone(&log),
-            dir: config.binlog.dir.display().to_string(),
-            relay_metrics: families.relay,
-            serve: serve.local_addr(),
-            replicas: Box::new(serve.replica_source()),
-            metrics: families.binlog,
-            draining: false.into(),
+        let mut front = None;
+        let log = open_log(config, parts.families.binlog.clone(), async |reason| {
+            front = Some(Front::start(&parts, Err(reason)).await?);
+            Ok(())
         });
-        let served = endpoint.serve(registry, Arc::clone(&state) as _, stop.http.clone());
-        let http = tokio::spawn(served);
-        let relays = relays.into_iter().flatten().collect();
-        Ok(Self { process: families.process, state, log, serve, relays, capture, http, stop })
+        let log = log.await?;
+        let beside = logs_beside(config, &log).await;
+        let serve = start_serve(&parts, &log)?;
+        let replicas = Box::new(serve.replica_source());
+        let opened = Opened { log: Arc::clone(&log), beside, serve: serve.local_addr(), replicas };
+        let front = match front {
+            None => Front::start(&parts, Ok(opened)).await?,
+            Some(front) => {
+                // It has none yet.
+                let _ = front.state.opened.set(opened);
+                front
+            }
+        };
+        // Last: from here on there is something to lose.
+        let capture = start_capture(&parts, &log)?;
+        let Parts { families, stop, .. } = parts;
+        Ok(Self { process: families.process, log, serve, capture, front, stop })
     }
 
     /// Ends everything in order; the log is closed with all that was handed to it.
     async fn drain(self) {
         tracing::info!("draining: no new connections, open ones may finish");
-        self.state.drain();
-        self.stop.relay.cancel();
-        let Self { relays, capture, log, serve, http, .. } = self;
+        let Self { front: Front { state, relays, http }, capture, log, serve, stop, .. } = self;
+        state.drain();
+        stop.relay.cancel();
         blocking(move || relays.into_iter().for_each(join_relay)).await;
         // After the relay: what its last clients committed should still be recorded where possible.
-        self.stop.capture.cancel();
+        stop.capture.cancel();
         blocking(move || capture.join()).await;
         // Waits for the commit thread's last sync.
         blocking(move || log.close()).await;
         // After the log: replicas may have what was recorded last.
-        self.stop.serve.cancel();
+        stop.serve.cancel();
         blocking(move || serve.join()).await;
-        self.stop.http.cancel();
+        stop.http.cancel();
         if let Err(error) = http.await {
             tracing::error!(%error, "the HTTP endpoint failed");
         }
@@ -172,12 +210,12 @@ fn upstreams(config: &Config) -> Vec<Arc<Upstream>> {
     config.sources.iter().map(|source| Arc::new(upstream(source))).collect()
 }
 
-/// Opens the log. Recovery keeps a copy of what it cuts: on a full disk it is tried until there is room, and `waiting` is called
+/// Opens the log. Recovery keeps a copy of what it cuts: on a full disk it is tried until there is room, and `waiting` is told why,
 /// once.
 async fn open_log(
     config: &Config,
     metrics: BinlogMetrics,
-    waiting: impl FnOnce() -> Result<(), Failure>,
+    waiting: impl AsyncFnOnce(String) -> Result<(), Failure>,
 ) -> Result<Arc<Log>, Failure> {
     const LOOK_EVERY: Duration = Duration::from_secs(1);
     let dir = config.binlog.dir.display();
@@ -190,8 +228,10 @@ async fn open_log(
             Ok(log) => break log,
             Err(error) if error.is_full_disk() => {
                 if let Some(waiting) = waiting.take() {
-                    tracing::error!("{error}: make room, recording begins by itself");
-                    waiting()?;
+                    tracing::error!(
+                        "waiting for room on the disk: {error}; make some, recording begins by itself"
+                    );
+                    waiting(error.to_string()).await?;
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -205,16 +245,21 @@ async fn open_log(
     Ok(Arc::new(log))
 }
 
-fn start_serve(
-    config: &Config,
-    log: &Arc<Log>,
-    upstreams: &[Arc<Upstream>],
-    metrics: ServeMetrics,
-    stop: &Stop,
-) -> Result<ServeHandle, Failure> {
+/// Tells of other logs in the directory. Answers what a person must see: that a log may begin which was to go on.
+async fn logs_beside(config: &Config, log: &Log) -> Vec<String> {
+    let (dir, log_bin) = (config.binlog.dir.clone(), config.binlog.log_bin.clone());
+    let look = tokio::task::spawn_blocking(move || crate::binlog::beside(&dir, &log_bin));
+    let found = look.await.unwrap_or_default();
+    let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+    told.iter().for_each(|sentence| tracing::warn!("{sentence}"));
+    if log.end() == LogEnd::default() { told } else { Vec::new() }
+}
+
+fn start_serve(parts: &Parts<'_>, log: &Arc<Log>) -> Result<ServeHandle, Failure> {
+    let Parts { config, upstreams, families, stop, .. } = parts;
     let options = build::serve_options(config);
     let listen = options.listen;
-    let stop = stop.serve.clone();
+    let (metrics, stop) = (families.serve.clone(), stop.serve.clone());
     let started = serve::start(options, Arc::clone(log), upstreams.to_vec(), metrics, stop);
     let serve = started.map_err(|error| {
         Failure::fault(format!(
@@ -260,18 +305,13 @@ fn start_relay(
     Ok(Some(relay))
 }
 
-fn start_capture(
-    config: &Config,
-    log: &Arc<Log>,
-    upstreams: &[Arc<Upstream>],
-    families: &SourceFamilies,
-    stop: &Stop,
-) -> Result<CaptureHandle, Failure> {
+fn start_capture(parts: &Parts<'_>, log: &Arc<Log>) -> Result<CaptureHandle, Failure> {
+    let Parts { config, upstreams, families, stop, .. } = parts;
     let captured = config.sources.iter().zip(upstreams).filter_map(|(source, upstream)| {
         Some(CapturedSource {
             options: build::capture_options(config, source.capture.as_ref()?),
             upstream: Arc::clone(upstream),
-            metrics: families.of(&source.name),
+            metrics: families.source.of(&source.name),
         })
     });
     capture::start(captured.collect(), log, &stop.capture)

@@ -1,34 +1,24 @@
 //! Transactions of the sizes that are measured, as their events come from a source.
 
-use std::sync::Arc;
+#[path = "../../tests/samples/mod.rs"]
+mod samples;
 
 use spillway_binlog::Submitter;
-use spillway_binlog::event::{
-    ChecksumAlgorithm, EventHeader, EventType, FormatDescription, control,
-};
+use spillway_binlog::event::EventType;
+use spillway_binlog::gtid::mariadb::Gtid;
 use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
+
+pub(crate) use samples::format;
+use samples::{event, gtid_event, xid_event};
 
 /// Bytes of one row of the table below.
 const ROW: usize = 1000;
 
-/// What a MariaDB 10.11 says of its events.
-pub fn format() -> Arc<FormatDescription> {
-    let mut post_header_lengths = vec![0; 171];
-    post_header_lengths[18] = 8;
-    post_header_lengths[22..25].fill(8);
-    Arc::new(FormatDescription {
-        server_version: "10.11.19-MariaDB-log".into(),
-        created: 0,
-        post_header_lengths,
-        checksum: ChecksumAlgorithm::Crc32,
-    })
-}
-
 /// Makes transactions of one source.
 pub struct Maker {
     assembler: TransactionAssembler,
-    domain: u32,
-    sequence: u64,
+    /// The last one's.
+    gtid: Gtid,
     map: Vec<u8>,
     /// One row, and as many as an upstream of today sends in one event.
     rows: [Vec<u8>; 2],
@@ -39,8 +29,7 @@ impl Maker {
     pub fn new(source: &Submitter, domain: u32) -> Self {
         Self {
             assembler: source.assembler(format()),
-            domain,
-            sequence: 0,
+            gtid: Gtid { domain, server: 1, sequence: 0 },
             map: event(EventType::TABLE_MAP, &table_map()),
             rows: [rows(0, 1, 300), rows(0, 7, ROW)],
             last_rows: rows(1, 1, 300),
@@ -70,16 +59,12 @@ impl Maker {
     }
 
     fn begin(&mut self) {
-        self.sequence += 1;
-        let mut body = self.sequence.to_le_bytes().to_vec();
-        body.extend(self.domain.to_le_bytes());
-        body.extend([0x0c, 0, 0, 0, 0, 0, 0]);
-        push(&mut self.assembler, &event(EventType::GTID, &body));
+        self.gtid.sequence += 1;
+        push(&mut self.assembler, &gtid_event(self.gtid));
     }
 
     fn end(&mut self) -> Transaction {
-        let xid = event(EventType::XID, &self.sequence.to_le_bytes());
-        match self.assembler.push(&xid).expect("an Xid ends a transaction") {
+        match self.assembler.push(&xid_event(self.gtid)).expect("an Xid ends a transaction") {
             Assembled::Complete(transaction) => transaction,
             other => panic!("an Xid led to {other:?}"),
         }
@@ -88,18 +73,6 @@ impl Maker {
 
 fn push(assembler: &mut TransactionAssembler, event: &[u8]) {
     assembler.push(event).expect("the event is sound");
-}
-
-fn event(event_type: EventType, body: &[u8]) -> Vec<u8> {
-    let header = EventHeader {
-        timestamp: 1_700_000_000,
-        event_type,
-        server_id: 1,
-        event_size: 0,
-        end_position: 0,
-        flags: 0,
-    };
-    control::event(header, body, ChecksumAlgorithm::None)
 }
 
 /// One VARCHAR(2000).

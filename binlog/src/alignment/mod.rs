@@ -82,6 +82,14 @@ impl fmt::Display for Divergence {
     }
 }
 
+/// What a log has of a transaction.
+enum Found {
+    /// The same one.
+    Same,
+    /// The first of its GTID, where there is one.
+    Other(Option<Group>),
+}
+
 /// Matches what one source sends against the end of the log. See the module's description.
 #[derive(Debug)]
 pub struct Alignment {
@@ -146,20 +154,23 @@ impl Alignment {
             (self.owed, self.walks) = (None, HashMap::new());
             return Ok(Offer::Skip);
         }
-        let gtid = transaction.gtid();
-        let found = match self.walks.get_mut(&gtid.domain) {
-            Some(walk) => walk.next()?.map(|(group, _)| group),
-            None => self.find(transaction)?,
+        let other = match self.walks.get_mut(&transaction.gtid().domain) {
+            None => match self.find(transaction)? {
+                Found::Same => return Ok(Offer::Skip),
+                Found::Other(named) => named,
+            },
+            Some(walk) => match walk.next()? {
+                Some((group, _)) if same::is_same(&self.log, transaction, &group)? => {
+                    return Ok(Offer::Skip);
+                }
+                next => next.map(|(group, _)| group),
+            },
         };
-        match found {
-            Some(group) if same::is_same(&self.log, transaction, &group)? => Ok(Offer::Skip),
-            other => Ok(self.diverged(transaction, &other.unwrap_or(owed))),
-        }
+        Ok(self.diverged(transaction, &other.unwrap_or(owed)))
     }
 
-    /// The first transaction of the log that is this one; its domain is followed from there on. Where there is none, the first
-    /// of the same GTID.
-    fn find(&mut self, transaction: &Transaction) -> Result<Option<Group>, AlignError> {
+    /// The first transaction of the log that is this one; its domain is followed from there on.
+    fn find(&mut self, transaction: &Transaction) -> Result<Found, AlignError> {
         let (log, gtid, mut named) = (&self.log, transaction.gtid(), None);
         let domain = Domains::only([gtid.domain]);
         let found = Groups::find(
@@ -167,19 +178,20 @@ impl Alignment {
             &domain,
             |span| span.may_hold(gtid),
             |group| {
-                let is_it = group.gtid == gtid && same::is_same(log, transaction, &group)?;
-                if group.gtid == gtid {
-                    named.get_or_insert_with(|| group.clone());
+                if group.gtid != gtid {
+                    return Ok(None);
                 }
-                Ok(is_it.then_some(group))
+                let is_it = same::is_same(log, transaction, &group)?;
+                named.get_or_insert(group);
+                Ok(is_it.then_some(()))
             },
         )?;
         Ok(match found {
-            Some((group, walk)) => {
+            Some(((), walk)) => {
                 self.walks.insert(gtid.domain, walk);
-                Some(group)
+                Found::Same
             }
-            None => named,
+            None => Found::Other(named),
         })
     }
 

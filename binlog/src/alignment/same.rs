@@ -103,15 +103,17 @@ fn is_same_event(one: &[u8], other: &[u8]) -> bool {
     if plain(head) != plain(other_head) {
         return false;
     }
-    let body = |event: &[u8]| event.get(EventHeader::LEN..).map(<[u8]>::to_vec);
-    if head.event_type != EventType::GTID {
-        return one.get(EventHeader::LEN..) == other.get(EventHeader::LEN..);
+    let [one, other] = [one, other].map(|event| event.get(EventHeader::LEN..).unwrap_or_default());
+    match head.event_type {
+        EventType::GTID => unpadded(one) == unpadded(other),
+        _ => one == other,
     }
-    let trim = |mut body: Vec<u8>| {
-        body.truncate(body.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
-        body
-    };
-    body(one).map(trim) == body(other).map(trim)
+}
+
+/// Without the zeros at its end.
+fn unpadded(body: &[u8]) -> &[u8] {
+    let len = body.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    body.get(..len).unwrap_or_default()
 }
 
 /// The events of a transaction that is not in the log, its Gtid event first, one by one, without their checksums.
@@ -166,4 +168,22 @@ fn split(events: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let size = EventHeader::parse(events).map_err(io::Error::other)?.event_size as usize;
     let cut = events.split_at_checked(size.max(EventHeader::LEN));
     cut.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{event, gtid_event};
+
+    #[test]
+    fn only_a_gtid_event_may_be_padded() {
+        let gtid = gtid_event("0-1-7".parse().unwrap());
+        let padded = [gtid.as_slice(), &[0; 9]].concat();
+        assert!(is_same_event(&gtid, &padded) && is_same_event(&padded, &gtid));
+        assert!(!is_same_event(&gtid, &[gtid.as_slice(), &[0, 1]].concat()));
+        assert!(!is_same_event(&gtid, &gtid_event("0-1-8".parse().unwrap())));
+        let [short, long] = [8, 9].map(|len| event(EventType::XID, &vec![0; len]));
+        assert!(is_same_event(&short, &short) && !is_same_event(&short, &long));
+        assert!(!is_same_event(&gtid, &gtid[..EventHeader::LEN]) && !is_same_event(&[], &[]));
+    }
 }

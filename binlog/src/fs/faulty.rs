@@ -19,6 +19,18 @@ pub enum Fault {
     },
 }
 
+/// What begins and does not end, until it is let.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Syncs of files.
+    Syncs,
+    /// Writes to files.
+    Writes,
+}
+
 /// An operation that changes something. A file that was renamed while it was open keeps its old path here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -64,11 +76,15 @@ struct Inner {
     done: Vec<Operation>,
     failing: Option<usize>,
     repaired: bool,
-    /// Syncs of files wait.
-    held: bool,
+    held: Held,
 }
 
 impl FaultyFileSystem {
+    /// Fails at nothing.
+    pub fn sound() -> Self {
+        Self::at_first(Fault::Broken, |_| false)
+    }
+
     /// Fails with `fault` at the changing operation number `at`, counted from 0.
     pub fn new(fault: Fault, at: u64) -> Self {
         Self::failing(fault, At::Number(usize::try_from(at).unwrap_or(usize::MAX)))
@@ -90,8 +106,8 @@ impl FaultyFileSystem {
         self.plan.lock().repaired = true;
     }
 
-    /// While held, syncs of files begin and do not end.
-    pub fn hold_syncs(&self, held: bool) {
+    /// From now on these do not end, and no others.
+    pub fn hold(&self, held: Held) {
         self.plan.lock().held = held;
         self.plan.changed.notify_all();
     }
@@ -129,8 +145,8 @@ impl Plan {
         }
     }
 
-    fn wait_held(&self) {
-        let waited = self.changed.wait_while(self.lock(), |inner| inner.held);
+    fn wait_while(&self, held: Held) {
+        let waited = self.changed.wait_while(self.lock(), |inner| inner.held == held);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -198,7 +214,9 @@ impl LogFile for FaultyFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let Err(error) = self.plan.step(Operation::Write(self.path.clone(), offset)) else {
+        let step = self.plan.step(Operation::Write(self.path.clone(), offset));
+        self.plan.wait_while(Held::Writes);
+        let Err(error) = step else {
             return self.file.write_all_at(parts, offset);
         };
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -209,7 +227,7 @@ impl LogFile for FaultyFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.plan.step(Operation::Sync(self.path.clone()))?;
-        self.plan.wait_held();
+        self.plan.wait_while(Held::Syncs);
         self.file.sync_data()
     }
 

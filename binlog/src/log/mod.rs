@@ -8,6 +8,7 @@ mod files;
 mod full_disk;
 mod index;
 mod large;
+mod note;
 mod published;
 mod purge;
 mod queue;

@@ -7,7 +7,7 @@ use super::*;
 
 mod timelines;
 use crate::event::EventType;
-use crate::fs::faulty::{Fault, FaultyFileSystem, Operation};
+use crate::fs::faulty::{Fault, FaultyFileSystem, Held, Operation};
 use crate::gtid::mariadb::Gtid;
 use crate::reader::{AttachError, FileScan, ReadError, Run, ScanErrorKind};
 use crate::testing::{
@@ -562,7 +562,7 @@ fn a_disk_that_is_full_at_the_head_of_a_rename_is_waited_for() {
 #[test]
 fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
     let sample = Sample::new();
-    let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+    let fs = Arc::new(FaultyFileSystem::sound());
     let log = Log::open(LogOptions { fs: fs.clone(), ..small_limits(&sample) }).unwrap();
     sample.record(&log, 1..=1);
     let before = fs.journal().len();
@@ -599,7 +599,7 @@ fn a_rename_syncs_in_the_designs_order_and_nothing_twice() {
 fn before_a_rename_at_level_two_the_active_file_is_synced_outside_the_commit_slot() {
     for level in [CommitLevel::Two, CommitLevel::Zero] {
         let sample = Sample::new();
-        let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+        let fs = Arc::new(FaultyFileSystem::sound());
         let options = LogOptions { fs: fs.clone(), commit_level: level, ..small_limits(&sample) };
         let log = Log::open(options).unwrap();
         sample.record(&log, 1..=1);
@@ -634,21 +634,21 @@ struct HeldSyncs(Arc<FaultyFileSystem>);
 
 impl Drop for HeldSyncs {
     fn drop(&mut self) {
-        self.0.hold_syncs(false);
+        self.0.hold(Held::Nothing);
     }
 }
 
 #[test]
 fn level_one_writes_on_while_it_syncs_and_shows_nothing_before() {
     let sample = Sample::new();
-    let fs = Arc::new(FaultyFileSystem::new(Fault::Broken, u64::MAX));
+    let fs = Arc::new(FaultyFileSystem::sound());
     let options =
         LogOptions { max_binlog_size: 1 << 30, fs: fs.clone(), ..LogOptions::new(sample.dir(), 1) };
     let log = Log::open(options).unwrap();
     sample.record(&log, 1..=1);
     let (source, end, begun) = (log.submitter(), log.end(), fs.journal().len());
     let held = HeldSyncs(fs.clone());
-    fs.hold_syncs(true);
+    fs.hold(Held::Syncs);
     // Large enough that the first is not synced by the commit thread itself.
     let submit = |n| source.submit(of_size(&source, &format!("0-1-{n}"), &[700]));
     let tickets: Vec<_> = (2..=400).map(submit).collect();

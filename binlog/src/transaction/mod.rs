@@ -107,7 +107,7 @@ pub enum TransactionError {
     Cache(io::Error),
     /// Larger than `max_binlog_cache_size`.
     #[error(
-        "transaction {gtid} is larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
+        "transaction {gtid} is larger than max_binlog_cache_size ({limit} bytes): raise it and start Spillway again"
     )]
     TooLarge {
         /// The transaction.
@@ -201,6 +201,11 @@ impl TransactionAssembler {
     /// Whether a transaction is open.
     pub fn in_transaction(&self) -> bool {
         self.tracker.in_group()
+    }
+
+    /// The open transaction, and whether it is of a domain that is recorded.
+    pub fn open(&self) -> Option<(Gtid, bool)> {
+        self.tracker.in_group().then_some((self.gtid, !self.skipping))
     }
 
     /// What the packer did so far.

@@ -12,6 +12,8 @@ use crate::exit::Failure;
 /// Files in order.
 #[derive(Debug)]
 pub(super) struct Target {
+    /// The log's name, which is `log_bin`; of a file given by itself the file's.
+    pub(super) name: String,
     pub(super) files: Vec<BinlogFile>,
     /// Whether they are all of a log, so that they must follow each other.
     pub(super) whole: bool,
@@ -27,17 +29,30 @@ pub(super) struct BinlogFile {
 }
 
 impl Target {
-    /// A file, or the files of the log in a directory.
-    pub(super) fn open(path: &Path) -> Result<Self, Stop> {
+    /// A file, or the files of each log in a directory: one log an index, by name.
+    pub(super) fn open(path: &Path) -> Result<Vec<Self>, Stop> {
         let metadata = std::fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
         if metadata.is_dir() {
-            return Ok(Self { files: files_of(path)?, whole: true });
+            return indexes_of(path)?.iter().map(|index| Self::of_log(path, index)).collect();
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self {
-            files: vec![BinlogFile { path: path.to_owned(), name, number: 0 }],
-            whole: false,
-        })
+        let files = vec![BinlogFile { path: path.to_owned(), name: name.clone(), number: 0 }];
+        Ok(vec![Self { name, files, whole: false }])
+    }
+
+    /// Those the index names, and those beyond it that a crash may have left.
+    fn of_log(dir: &Path, index: &Path) -> Result<Self, Stop> {
+        let basename = index.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut numbers = numbers_in(dir, &basename)?;
+        numbers.extend(indexed(index, &basename)?);
+        numbers.sort_unstable();
+        numbers.dedup();
+        let file = |number| {
+            let name = spillway_binlog::file_name(&basename, number);
+            BinlogFile { path: dir.join(&name), name, number }
+        };
+        let files = numbers.into_iter().map(file).collect();
+        Ok(Self { name: basename, files, whole: true })
     }
 }
 
@@ -63,37 +78,25 @@ impl BinlogFile {
     }
 }
 
-/// Those the index names, and those beyond it that a crash may have left.
-fn files_of(dir: &Path) -> Result<Vec<BinlogFile>, Stop> {
-    let index = index_of(dir)?;
-    let basename = index.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut numbers = numbers_in(dir, &basename)?;
-    numbers.extend(indexed(&index, &basename)?);
-    numbers.sort_unstable();
-    numbers.dedup();
-    let file = |number| {
-        let name = spillway_binlog::file_name(&basename, number);
-        BinlogFile { path: dir.join(&name), name, number }
-    };
-    Ok(numbers.into_iter().map(file).collect())
-}
-
-fn index_of(dir: &Path) -> Result<PathBuf, Stop> {
+fn indexes_of(dir: &Path) -> Result<Vec<PathBuf>, Stop> {
     let mut found: Vec<PathBuf> = entries(dir)?
         .into_iter()
         .filter(|path| path.extension().is_some_and(|e| e == "index"))
         .collect();
     // A server has an index of its relay log too.
-    found.retain(|path| !path.to_string_lossy().contains("relay"));
-    match <[PathBuf; 1]>::try_from(found) {
-        Ok([index]) => Ok(index),
-        Err(found) => Err(Failure::fault(format!(
-            "{} has {} index files, a log has one: name a log's directory, or one file",
-            dir.display(),
-            found.len()
+    let is_relay_log = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains("relay"))
+    };
+    found.retain(|path| !is_relay_log(path));
+    found.sort_unstable();
+    if found.is_empty() {
+        return Err(Failure::fault(format!(
+            "{} has no index file, as a log has: name a log's directory, or one file",
+            dir.display()
         ))
-        .into()),
+        .into());
     }
+    Ok(found)
 }
 
 fn numbers_in(dir: &Path, basename: &str) -> Result<Vec<u64>, Stop> {

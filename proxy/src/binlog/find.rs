@@ -63,13 +63,13 @@ pub(super) fn parse_time(text: &str) -> Result<jiff::Timestamp, String> {
     })
 }
 
-/// Prints file, position, GTID and time of the first transaction that is wanted.
+/// Prints file, position, GTID and time of the first transaction that is wanted, of several logs in the first that has it.
 pub(super) fn find<W: Write>(
-    target: &Target,
+    targets: &[Target],
     wanted: Wanted,
     out: &mut Out<W>,
 ) -> Result<(), Stop> {
-    for file in &target.files {
+    for file in targets.iter().flat_map(|target| &target.files) {
         if let Some((position, gtid, seconds)) = in_file(file, wanted)? {
             return out.line(&format!("{} {position} {gtid} {}", file.name, time(seconds)));
         }

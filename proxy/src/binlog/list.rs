@@ -42,6 +42,11 @@ pub(super) fn list<W: Write>(target: &Target, out: &mut Out<W>) -> Result<(), St
     Ok(())
 }
 
+/// The last GTID of a log, as far as its files can be read.
+pub(super) fn last_gtid(target: &Target) -> Option<Gtid> {
+    target.files.iter().rev().find_map(|file| read(file).0.last)
+}
+
 fn row(
     file: &str,
     size: &str,

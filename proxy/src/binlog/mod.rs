@@ -1,6 +1,7 @@
 //! `spillway binlog list|events|verify|find`: looking at binlog files, Spillway's or a MariaDB server's. Nothing is changed and no lock
 //! is taken: a running Spillway does not notice.
 
+mod beside;
 mod events;
 mod files;
 mod find;
@@ -10,12 +11,13 @@ mod summary;
 mod verify;
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use spillway_binlog::gtid::mariadb::Gtid;
 
 use crate::exit::{Failure, Outcome};
+pub(crate) use beside::beside;
 use files::Target;
 
 /// What to look at.
@@ -23,7 +25,7 @@ use files::Target;
 pub enum Command {
     /// One line a file: size, transactions, first and last GTID, times.
     List {
-        /// A log's directory.
+        /// A log's directory; where there are several logs in it, each.
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
@@ -65,18 +67,14 @@ impl Command {
     pub fn execute(self) -> Result<Outcome, Failure> {
         let mut out = Out(BufWriter::new(io::stdout().lock()));
         let result = match self {
-            Self::List { dir } => {
-                Target::open(&dir).and_then(|target| list::list(&target, &mut out))
-            }
+            Self::List { dir } => each(&dir, &mut out, list::list),
             Self::Events { path, json } => {
-                Target::open(&path).and_then(|target| events::events(&target, json, &mut out))
+                each(&path, &mut out, |target, out| events::events(target, json, out))
             }
-            Self::Verify { path } => {
-                Target::open(&path).and_then(|target| verify::verify(&target, &mut out))
-            }
+            Self::Verify { path } => each(&path, &mut out, verify::verify),
             Self::Find { dir, gtid, time } => {
                 let wanted = find::Wanted::new(gtid, time);
-                Target::open(&dir).and_then(|target| find::find(&target, wanted, &mut out))
+                Target::open(&dir).and_then(|targets| find::find(&targets, wanted, &mut out))
             }
         };
         match result.and_then(|()| out.flush()) {
@@ -88,6 +86,22 @@ impl Command {
             }
         }
     }
+}
+
+/// Runs a command over each log of a directory; where there are several, each has its name above.
+fn each<W: Write>(
+    path: &Path,
+    out: &mut Out<W>,
+    mut command: impl FnMut(&Target, &mut Out<W>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let targets = Target::open(path)?;
+    for target in &targets {
+        if targets.len() > 1 {
+            out.line(&format!("log {}:", target.name))?;
+        }
+        command(target, out)?;
+    }
+    Ok(())
 }
 
 /// Why a command ended early.

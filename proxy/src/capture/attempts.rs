@@ -1,5 +1,7 @@
 //! What capture remembers from one session to the next.
 
+use spillway_binlog::gtid::mariadb::Gtid;
+
 use super::backoff::Backoff;
 use super::fault::{Fault, Verdict};
 use super::watch::Difference;
@@ -12,6 +14,8 @@ pub(super) struct Attempts {
     at_its_word: bool,
     /// The source had another history when it was last heard.
     diverged: bool,
+    /// The transaction that the last session could not take for its size.
+    too_large: Option<Gtid>,
     /// What an idle upstream and the log differed in when that was last a reason to connect anew.
     stale: Option<Difference>,
 }
@@ -20,7 +24,17 @@ impl Attempts {
     /// Events arrive that go on where the log ends: all is well, whatever was before.
     pub(super) fn streaming(&mut self) {
         self.backoff.reset();
-        (self.at_its_word, self.diverged) = (false, false);
+        (self.at_its_word, self.diverged, self.too_large) = (false, false, None);
+    }
+
+    /// The transaction that held up the session before: until it is passed, this one is no better.
+    pub(super) fn held_up_at(&self) -> Option<Gtid> {
+        self.too_large
+    }
+
+    /// What ended a session.
+    pub(super) fn ended_by(&mut self, fault: &Fault) {
+        self.too_large = fault.too_large().or(self.too_large);
     }
 
     /// Whether to connect anew because of a difference: not where that has changed nothing.

@@ -6,6 +6,7 @@ use spillway_binlog::SubmitError;
 use spillway_binlog::alignment::AlignError;
 use spillway_binlog::event::EventError;
 use spillway_binlog::fs::is_full;
+use spillway_binlog::gtid::mariadb::Gtid;
 use spillway_binlog::transaction::TransactionError;
 
 use super::packets::PacketError;
@@ -54,6 +55,19 @@ pub(crate) enum Fault {
     Event(#[from] EventError),
     #[error("{0}")]
     Transaction(#[from] TransactionError),
+    /// An event does not fit in what a transaction may have; of the transaction that is open, if one is.
+    #[error(
+        "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes){}: raise it and start Spillway again",
+        of(open)
+    )]
+    EventTooLarge { open: Option<Gtid>, limit: u64 },
+    /// The same in a transaction that is not recorded. The next session is sent nothing of it: the upstream is asked for other domains
+    /// only from where it is.
+    #[error(
+        "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes) in transaction {gtid}, whose domain is not recorded: \
+         connecting anew behind it"
+    )]
+    ForeignTooLarge { gtid: Gtid, limit: u64 },
     /// An ERR packet, with a sentence that says what to do where one is known.
     #[error("{advice}")]
     Server { error: ErrPacket, advice: String, verdict: Verdict },
@@ -66,6 +80,12 @@ pub(crate) enum Fault {
     /// What it sends does not go on where the log ends.
     #[error("the upstream has another history than the log: {0}; {WAY_ON}")]
     Diverged(String),
+    /// By ALTER SOURCE, since the session began.
+    #[error("a new timeline was asked for: it begins at the next connect")]
+    Anew,
+    /// What an operator asked for.
+    #[error("cannot note beside the log that a new timeline begins: {0}")]
+    Note(io::Error),
     #[error(transparent)]
     Align(#[from] AlignError),
     #[error(transparent)]
@@ -81,15 +101,26 @@ impl Fault {
         matches!(self, Self::Server { error, .. } if error.code == DUMP_REFUSED && error.message.contains(PURGED))
     }
 
+    /// The transaction that cannot be taken as long as `max_binlog_cache_size` is what it is.
+    pub(crate) fn too_large(&self) -> Option<Gtid> {
+        match self {
+            Self::EventTooLarge { open, .. } => *open,
+            Self::Transaction(TransactionError::TooLarge { gtid, .. }) => Some(*gtid),
+            _ => None,
+        }
+    }
+
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Server { verdict, .. } => *verdict,
-            Self::Refused(_) | Self::Transaction(TransactionError::TooLarge { .. }) => {
-                Verdict::Refused
-            }
+            Self::Refused(_)
+            | Self::EventTooLarge { .. }
+            | Self::Transaction(TransactionError::TooLarge { .. }) => Verdict::Refused,
             Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
                 Verdict::DiskFull
             }
+            Self::Note(error) if is_full(error) => Verdict::DiskFull,
+            Self::Note(_) => Verdict::Refused,
             Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
             Self::Align(AlignError::Transaction(TransactionError::Cache(error)))
                 if is_full(error) =>
@@ -110,6 +141,8 @@ impl Fault {
             Self::Lost(_) => "lost",
             Self::Silent(_) => "silent",
             Self::DumpEnded => "dump_ended",
+            Self::ForeignTooLarge { .. } => "too_large",
+            Self::Anew => "new_timeline",
             Self::Stale(_) => "stale",
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
@@ -117,12 +150,16 @@ impl Fault {
             Self::Server { verdict: Verdict::DuplicateServerId, .. } => "duplicate_server_id",
             Self::Server { .. } => "server_error",
             Self::Tls(_) => "tls",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::EventTooLarge { .. } => "refused",
             Self::Diverged(_) => "diverged",
             Self::Align(_) => "align",
-            Self::Log(_) => "log",
+            Self::Note(_) | Self::Log(_) => "log",
         }
     }
+}
+
+fn of(open: &Option<Gtid>) -> String {
+    open.map_or_else(String::new, |gtid| format!(" in transaction {gtid}"))
 }
 
 const ACCESS_DENIED: u16 = 1045;

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use start::{ParseStartError, StartPosition};
 
-use crate::source::{CaptureState, Upstream};
+use crate::source::{ALTER_NOTE, CaptureState, Upstream};
 use attempts::Attempts;
 use fault::{Fault, Verdict};
 use peers::Peers;
@@ -127,6 +127,7 @@ pub fn start(
         (source.upstream.name().to_owned(), source.options.domains.clone())
     };
     let peers = Arc::new(Peers::new(sources.iter().map(domains)));
+    restore_new_starts(&sources, log);
     let context = |CapturedSource { options, upstream, metrics }| Context {
         options: Arc::new(options),
         log: Arc::clone(log),
@@ -139,6 +140,32 @@ pub fn start(
     };
     let threads = sources.into_iter().map(|source| spawn(context(source), shutdown.clone()));
     Ok(CaptureHandle { threads: threads.collect::<io::Result<_>>()? })
+}
+
+/// Takes up what ALTER SOURCE has asked for in an earlier life. Nothing of it keeps a source from being captured as it was.
+fn restore_new_starts(sources: &[CapturedSource], log: &Log) {
+    for CapturedSource { upstream, .. } in sources {
+        if let Err(error) = upstream.restore_new_start(log) {
+            tracing::error!(
+                source = upstream.name(),
+                note = %log.note_path(upstream.name(), ALTER_NOTE).display(),
+                "a new timeline that ALTER SOURCE asked for is not begun: its note is passed over, because {error}; give ALTER SOURCE again"
+            );
+        }
+    }
+    let notes = log.notes(ALTER_NOTE).unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot look for notes of ALTER SOURCE");
+        Vec::new()
+    });
+    let is_known = |note: &String| sources.iter().any(|source| source.upstream.name() == note);
+    for note in notes.iter().filter(|note| !is_known(note)) {
+        let removed = log.remove_note(note, ALTER_NOTE).err();
+        tracing::warn!(
+            source = note,
+            error = removed.map(tracing::field::display),
+            "ALTER SOURCE asked for a new timeline of a source that is no longer captured: it is forgotten"
+        );
+    }
 }
 
 fn spawn(context: Context, shutdown: CancellationToken) -> io::Result<JoinHandle<()>> {
@@ -168,6 +195,7 @@ async fn run(context: &Context) {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
+        attempts.ended_by(&fault);
         context.upstream.put_new_start_back();
         context.metrics.up.set(0);
         context.dump_thread.store(0, Ordering::Relaxed);

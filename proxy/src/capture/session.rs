@@ -40,6 +40,7 @@ pub(super) async fn run(
     }
     let mut stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
     stream.acknowledger = acknowledger;
+    stream.held_up_at = attempts.held_up_at();
     stream::run(connection, stream, attempts).await
 }
 
@@ -139,6 +140,9 @@ async fn plan(
     at_its_word: bool,
 ) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
+    if context.upstream.forget_begun(log, domains).map_err(Fault::Note)? {
+        context.has_begun.store(true, Ordering::Relaxed);
+    }
     let new_start = context.upstream.take_new_start();
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
     let alignment = match (has_begun(context), at_its_word) {

@@ -1,5 +1,6 @@
 //! Where recording begins when the log is empty.
 
+use std::fmt;
 use std::str::FromStr;
 
 use spillway_binlog::gtid::mariadb::{self, Gtid};
@@ -13,6 +14,16 @@ pub enum StartPosition {
     Current,
     /// Behind this position, one GTID a domain.
     Gtid(Vec<Gtid>),
+}
+
+impl fmt::Display for StartPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oldest => f.write_str("oldest"),
+            Self::Current => f.write_str("current"),
+            Self::Gtid(list) => f.write_str(&mariadb::print_list(list)),
+        }
+    }
 }
 
 /// The text is no start position.

@@ -10,7 +10,7 @@ use spillway_binlog::alignment::{Alignment, Offer};
 use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
-use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
+use spillway_binlog::gtid::mariadb::{Gtid, GtidState, print_list};
 use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
 use spillway_binlog::{Health, LogEnd, Ticket};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -42,6 +42,8 @@ pub(super) enum Begin {
 pub(super) struct Stream<'a> {
     context: &'a Context,
     begin: Option<Begin>,
+    /// A new timeline was handed to the log, and is not known to be there yet.
+    begins_anew: bool,
     /// Matches what is sent first against the log's end.
     alignment: Alignment,
     checksum: ChecksumAlgorithm,
@@ -53,6 +55,8 @@ pub(super) struct Stream<'a> {
     watch: Watch<'a>,
     /// Of a semi-synchronous dump.
     pub(super) acknowledger: Option<Acknowledger>,
+    /// A transaction that no session could take yet: before it is passed, all is not well.
+    pub(super) held_up_at: Option<Gtid>,
     /// The last event was a heartbeat.
     idle: bool,
     /// Domains that were skipped in this session.
@@ -89,6 +93,7 @@ impl<'a> Stream<'a> {
         Self {
             context,
             begin,
+            begins_anew: false,
             alignment,
             checksum,
             format: None,
@@ -97,6 +102,7 @@ impl<'a> Stream<'a> {
             target,
             watch: Watch::new(context),
             acknowledger: None,
+            held_up_at: None,
             idle: false,
             skipped: BTreeSet::new(),
             last: None,
@@ -115,7 +121,11 @@ impl<'a> Stream<'a> {
         let (mut heard, mut silent_at) = (true, Instant::now());
         loop {
             self.take_buffered(connection).await?;
-            if self.format.is_some() && self.alignment.owed().is_none() {
+            if self.context.upstream.is_to_begin_anew() {
+                return Err(Fault::Anew);
+            }
+            let is_on = self.format.is_some() && self.alignment.owed().is_none();
+            if is_on && self.held_up_at.is_none() {
                 self.streaming(attempts);
             }
             self.publish();
@@ -169,6 +179,9 @@ impl<'a> Stream<'a> {
                     return Err(Fault::DumpEnded);
                 }
             }
+            if std::mem::take(&mut self.begins_anew) {
+                self.begun_anew().await?;
+            }
             if self.in_flight.bytes >= MAX_IN_FLIGHT {
                 self.publish();
                 self.settle(MAX_IN_FLIGHT).await?;
@@ -214,11 +227,19 @@ impl<'a> Stream<'a> {
     /// A packet that cannot be taken: too long for the transaction it would be in, or not what the protocol says.
     fn packet(&self, error: PacketError) -> Fault {
         match (error, self.context.log.max_cache_size()) {
-            (PacketError::TooLong { .. }, Some(limit)) => Fault::Refused(format!(
-                "the upstream sends an event larger than max_binlog_cache_size ({limit} bytes): raise it, or make the transaction smaller"
-            )),
+            (PacketError::TooLong { .. }, Some(limit)) => {
+                match self.assembler.as_ref().and_then(TransactionAssembler::open) {
+                    Some((gtid, false)) => Fault::ForeignTooLarge { gtid, limit },
+                    open => Fault::EventTooLarge { open: open.map(|(gtid, _)| gtid), limit },
+                }
+            }
             _ => error.into(),
         }
+    }
+
+    /// A transaction is behind us.
+    fn pass(&mut self, gtid: Gtid) {
+        self.held_up_at = self.held_up_at.filter(|held_up| *held_up != gtid);
     }
 
     /// Events arrive that go on where the log ends.
@@ -265,6 +286,7 @@ impl<'a> Stream<'a> {
     }
 
     fn transaction(&mut self, transaction: Transaction) -> Result<(), Fault> {
+        self.pass(transaction.gtid());
         match self.alignment.offer(&transaction)? {
             Offer::Skip => return Ok(()),
             Offer::Diverged(divergence) => return Err(Fault::Diverged(divergence.to_string())),
@@ -282,7 +304,8 @@ impl<'a> Stream<'a> {
     }
 
     /// The upstream has sent all it has.
-    fn nothing_more(&self) -> Result<(), Fault> {
+    fn nothing_more(&mut self) -> Result<(), Fault> {
+        self.held_up_at = None;
         match self.alignment.owed() {
             None => Ok(()),
             Some(gtid) => Err(Fault::Diverged(format!(
@@ -293,6 +316,7 @@ impl<'a> Stream<'a> {
 
     /// A transaction of another domain. One that no source records is told, once a session.
     fn skipped(&mut self, gtid: Gtid) {
+        self.pass(gtid);
         self.skipped_transactions += 1;
         if self.skipped.insert(gtid.domain) && !self.context.peers.record(gtid.domain) {
             tracing::warn!(
@@ -331,25 +355,37 @@ impl<'a> Stream<'a> {
         }
         self.format = Some(Arc::clone(&format));
         if let Some(Begin::WithState(state)) = &self.begin {
-            self.begin_at(format, state.clone());
+            return self.begin_at(format, state.clone());
         }
         Ok(())
     }
 
     /// The log has something of the source from here on.
-    fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) {
-        let domains = self.context.options.domains.clone();
-        self.in_flight.add(self.context.submitter.begin_domains(format, state, domains), 0);
+    fn begin_at(&mut self, format: Arc<FormatDescription>, state: GtidState) -> Result<(), Fault> {
+        let Context { options, log, submitter, upstream, has_begun, .. } = self.context;
+        let domains = options.domains.clone();
+        let begins = domains.of_state(&state);
+        let position = print_list(&begins.position());
+        self.begins_anew = upstream.begins_anew(log, begins).map_err(Fault::Note)?;
+        upstream.begins_at(&position);
+        self.in_flight.add(submitter.begin_domains(format, state, domains), 0);
         self.begin = None;
-        self.context.has_begun.store(true, Ordering::Relaxed);
-        self.context.upstream.has_begun_anew();
+        has_begun.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What an operator asked for is done, on disk, and nobody's to do again.
+    async fn begun_anew(&mut self) -> Result<(), Fault> {
+        self.settle(0).await?;
+        let Context { log, upstream, .. } = self.context;
+        upstream.has_begun_anew(log).map_err(Fault::Note)
     }
 
     fn gtid_list(&mut self, event: &[u8]) -> Result<(), Fault> {
         let (list, _) = gtid_list::parse(event)?;
         if let (Some(Begin::WithGtidList), Some(format)) = (&self.begin, &self.format) {
             let format = Arc::clone(format);
-            self.begin_at(format, GtidState::from_list(&list));
+            return self.begin_at(format, GtidState::from_list(&list));
         }
         Ok(())
     }

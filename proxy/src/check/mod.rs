@@ -97,6 +97,8 @@ async fn findings(config: &Config) -> Vec<Finding> {
     if config.sources.iter().any(|source| source.capture.is_some()) {
         findings.push(judge::disk(disk, &config.binlog));
     }
+    let beside = crate::binlog::beside(&config.binlog.dir, &config.binlog.log_bin);
+    findings.extend(beside.into_iter().map(|other| Finding::warn(other.to_string())));
     findings
 }
 

@@ -22,7 +22,7 @@ const DIR: Key<PathBuf> = Key {
 
 const LOG_BIN: Key<String> = Key {
     name: "log_bin",
-    meaning: "The base name of the files: `binlog` makes `binlog.000001` … and `binlog.index`.",
+    meaning: "The base name of the files: `binlog` makes `binlog.000001` … and `binlog.index`. Another name begins another log, beside the old one.",
     allowed: "a file name of 1 to 200 letters, digits, `_` and `-`",
     default: Some("\"binlog\""),
     reload: false,

@@ -1,19 +1,26 @@
 //! One upstream cluster as the other parts see it: where it is, how it greeted last, and how capture is doing.
 
 mod address;
+mod new_start;
 mod retention;
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 pub use address::{ParseAddressError, ServerAddress, ServerStream};
+pub use new_start::BeginAnewError;
+pub(crate) use new_start::{NoteError, SUFFIX as ALTER_NOTE};
 pub use retention::Retention;
+use spillway_binlog::Log;
+use spillway_binlog::gtid::Domains;
+use spillway_binlog::gtid::mariadb::GtidState;
 use tokio::sync::Notify;
 
 use crate::capture::StartPosition;
-use retention::Lacking;
-
 use crate::tls::TlsOptions;
+use new_start::NewStart;
+use retention::Lacking;
 
 /// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +100,8 @@ pub struct CaptureStatus {
     pub since: SystemTime,
     /// Why, as one sentence that says what to do; empty while all is well.
     pub reason: String,
-    /// The last GTID handed to the log, in the source's own notation; empty before the first.
+    /// The last GTID handed to the log, in the source's own notation; before the first that comes behind it, the GTID position
+    /// that the log, or a new timeline, was begun at. Empty where that is.
     pub last_gtid: String,
     /// The `timestamp` of the last event read (Unix seconds, the source's clock); 0 before the first.
     pub last_event_timestamp: u32,
@@ -128,8 +136,7 @@ pub struct Upstream {
     tls: TlsOptions,
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
-    /// Where an operator wants a new timeline to begin.
-    begin_anew: Mutex<Option<NewStart>>,
+    new_start: NewStart,
     retry: Notify,
 }
 
@@ -152,7 +159,7 @@ impl Upstream {
             tls: TlsOptions::default(),
             greeting: Mutex::new(None),
             capture: Mutex::new(capture),
-            begin_anew: Mutex::new(None),
+            new_start: NewStart::default(),
             retry: Notify::new(),
         }
     }
@@ -206,45 +213,63 @@ impl Upstream {
     }
 
     /// Asks capture to give up the log's history of this source and to begin a new timeline at `start`, at its next connect. It is
-    /// not remembered over a restart.
+    /// on disk when this is over: also a killed process carries it out in its next life.
     ///
     /// # Errors
-    /// [`NotHeldUp`] unless the source cannot go on by itself, or while one is being begun.
-    pub fn begin_anew(&self, start: StartPosition) -> Result<(), NotHeldUp> {
+    /// [`BeginAnewError`]: the source may go on by itself, or the new timeline cannot be noted.
+    pub fn begin_anew(&self, log: &Log, start: StartPosition) -> Result<(), BeginAnewError> {
         let state = self.capture_status().state;
-        if !matches!(state, CaptureState::Diverged | CaptureState::Refused) {
-            return Err(NotHeldUp(state.as_str()));
+        let held_up = matches!(state, CaptureState::Diverged | CaptureState::Refused);
+        if !held_up && !self.new_start.is_waiting() {
+            return Err(BeginAnewError::NotHeldUp(state.as_str()));
         }
-        let mut wanted = lock(&self.begin_anew);
-        if wanted.as_ref().is_some_and(|wanted| wanted.in_hand) {
-            return Err(NotHeldUp("beginning one"));
-        }
-        let reason =
-            format!("a new timeline was asked for ({start:?}): it begins at the next connect");
-        *wanted = Some(NewStart { start, in_hand: false });
-        drop(wanted);
+        let reason = new_timeline(&start);
+        self.new_start.want(log, &self.name, start)?;
         self.set_capture_state(state, &reason);
         self.retry_now();
         Ok(())
     }
 
+    /// Takes up a new timeline that an earlier life of the process was asked for and has not begun.
+    pub(crate) fn restore_new_start(&self, log: &Log) -> Result<(), NoteError> {
+        if let Some(start) = self.new_start.restore(log, &self.name)? {
+            let reason = new_timeline(&start);
+            tracing::warn!(source = self.name, "{reason}");
+            self.set_capture_state(CaptureState::Connecting, &reason);
+        }
+        Ok(())
+    }
+
+    /// Forgets a new timeline that the log has begun, though the process ended, or failed, before it could say so. Answers whether
+    /// there was one.
+    pub(crate) fn forget_begun(&self, log: &Log, domains: &Domains) -> io::Result<bool> {
+        self.new_start.forget_begun(log, &self.name, domains)
+    }
+
+    /// Whether a new timeline was asked for since the session began.
+    pub(crate) fn is_to_begin_anew(&self) -> bool {
+        self.new_start.is_waiting()
+    }
+
     /// Where a new timeline is to begin: from here on it cannot be asked for otherwise, until the attempt is over.
     pub(crate) fn take_new_start(&self) -> Option<StartPosition> {
-        let mut wanted = lock(&self.begin_anew);
-        wanted.as_mut().map(|wanted| {
-            wanted.in_hand = true;
-            wanted.start.clone()
-        })
+        self.new_start.take()
     }
 
     /// The attempt is over without one.
     pub(crate) fn put_new_start_back(&self) {
-        lock(&self.begin_anew).iter_mut().for_each(|wanted| wanted.in_hand = false);
+        self.new_start.put_back();
     }
 
-    /// It was handed to the log.
-    pub(crate) fn has_begun_anew(&self) {
-        *lock(&self.begin_anew) = None;
+    /// Notes what the log is about to begin with. Answers whether that is a new timeline: then [`Upstream::has_begun_anew`] comes
+    /// before anything more is handed to the log.
+    pub(crate) fn begins_anew(&self, log: &Log, state: GtidState) -> io::Result<bool> {
+        self.new_start.begins(log, &self.name, state)
+    }
+
+    /// The log has begun it.
+    pub(crate) fn has_begun_anew(&self, log: &Log) -> io::Result<()> {
+        self.new_start.begun(log, &self.name)
     }
 
     /// Ends capture's pause before its next attempt.
@@ -268,6 +293,11 @@ impl Upstream {
         status.lacking.received(last_event_timestamp, retention);
     }
 
+    /// The log begins the source's domains at this GTID position: what was recorded of another timeline is the last no more.
+    pub(crate) fn begins_at(&self, position: &str) {
+        position.clone_into(&mut lock(&self.capture).last_gtid);
+    }
+
     /// The log has all the upstream has.
     pub(crate) fn lacks_nothing(&self) {
         let mut status = lock(&self.capture);
@@ -286,18 +316,9 @@ impl Upstream {
     }
 }
 
-/// Where a new timeline is to begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct NewStart {
-    start: StartPosition,
-    /// A session works on it.
-    in_hand: bool,
+fn new_timeline(start: &StartPosition) -> String {
+    format!("a new timeline was asked for (START = '{start}'): it begins at the next connect")
 }
-
-/// A new timeline was asked for a source that may well go on by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("capture of the source is {0}: a new timeline is for one that is diverged or refused")]
-pub struct NotHeldUp(&'static str);
 
 /// A panic while one of these was held cannot leave it half written: each guarded write is a plain assignment.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -58,7 +58,7 @@ pub struct Capture {
     pub since: String,
     /// Why, where there is a reason.
     pub reason: String,
-    /// The last GTID handed to the log.
+    /// The last GTID handed to the log; before the first, the GTID position that the log, or a new timeline, was begun at.
     pub last_gtid: String,
     /// The source's clock at the last event read.
     pub last_event: Option<String>,
@@ -91,6 +91,8 @@ pub enum LogState {
     Latched,
     /// Closed.
     Closed,
+    /// It is not open yet: recovery needs room on the disk. Apps are served, replicas are not.
+    WaitingForRoom,
 }
 
 /// The log.
@@ -100,7 +102,7 @@ pub struct Binlog {
     pub dir: String,
     /// How it is.
     pub state: LogState,
-    /// The error of a latched log.
+    /// The error of a latched log, or of one that is not open.
     pub reason: String,
     /// How many files.
     pub files: u64,
@@ -112,6 +114,9 @@ pub struct Binlog {
     pub position: u64,
     /// The GTID position at the end.
     pub gtid_position: String,
+    /// Other logs in the directory, a sentence each, where this one was empty when Spillway started.
+    #[serde(default)]
+    pub beside: Vec<String>,
 }
 
 /// The replica port.
@@ -148,7 +153,8 @@ pub fn attention(document: &Document) -> Vec<String> {
         [source_attention(source), purge_attention(source), semi_sync_attention(source)]
     });
     let sources = sources.flatten();
-    sources.chain(log_attention(&document.binlog)).collect()
+    let beside = document.binlog.beside.iter().cloned();
+    sources.chain(log_attention(&document.binlog)).chain(beside).collect()
 }
 
 fn source_attention(source: &Source) -> Option<String> {
@@ -195,6 +201,10 @@ fn log_attention(binlog: &Binlog) -> Option<String> {
         LogState::DiskFull => {
             Some(format!("the disk of {dir} is full: make room, recording goes on by itself"))
         }
+        LogState::WaitingForRoom => Some(format!(
+            "the log in {dir} is not open, waiting for room on the disk: make some, recording begins by itself ({})",
+            binlog.reason
+        )),
         LogState::Latched => Some(format!(
             "a write to {dir} failed, nothing is recorded until Spillway is started again: {}",
             binlog.reason
@@ -225,6 +235,7 @@ mod tests {
             ("diverged", "0-1-7 differs", LogState::Running, 1),
             ("paused_for_disk", "", LogState::DiskFull, 2),
             ("streaming", "", LogState::Latched, 1),
+            ("stopped", "", LogState::WaitingForRoom, 1),
         ] {
             let told = attention(&document(state, reason, log));
             assert_eq!(told.len(), expected, "{state} {log:?}: {told:?}");
@@ -255,6 +266,13 @@ mod tests {
             document.sources[0].capture.semi_sync = Some(semi_sync.into());
             assert_eq!(attention(&document).len(), expected, "{semi_sync}");
         }
+    }
+
+    #[test]
+    fn a_log_that_may_have_been_forgotten_asks_for_attention() {
+        let mut document = document("streaming", "", LogState::Running);
+        document.binlog.beside.push("another log, old, lies in /var".into());
+        assert_eq!(attention(&document), document.binlog.beside);
     }
 
     #[test]

@@ -8,4 +8,4 @@ mod state;
 pub use document::{
     Binlog, Capture, Document, LogState, Relay, Replica, ReplicaPort, Source, attention,
 };
-pub use state::{SourceState, State};
+pub use state::{Opened, SourceState, State};

@@ -1,8 +1,8 @@
 //! The live state behind the status document: asks the parts at each request.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -28,20 +28,32 @@ pub struct State {
     pub started: SystemTime,
     /// Every source, in the configuration's order.
     pub sources: Vec<SourceState>,
-    /// The log.
-    pub log: Arc<Log>,
-    /// Its directory, for people.
+    /// The log's directory, for people.
     pub dir: String,
+    /// Why the log could not be opened at once; only room was missing.
+    pub waiting: Option<String>,
+    /// What there is once the log is open.
+    pub opened: OnceLock<Opened>,
     /// Counts the connections of each source's relay.
     pub relay_metrics: RelayMetrics,
-    /// The replica port.
-    pub serve: SocketAddr,
-    /// Answers who reads the log.
-    pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
+    /// `replicas.listen`: where the replica port will be.
+    pub listen: SocketAddr,
     /// The log's gauges.
     pub metrics: BinlogMetrics,
     /// Set once the process drains.
     pub draining: AtomicBool,
+}
+
+/// The log, and the port that serves it.
+pub struct Opened {
+    /// The log.
+    pub log: Arc<Log>,
+    /// Other logs in its directory, told because this one was empty at the start.
+    pub beside: Vec<String>,
+    /// The replica port.
+    pub serve: SocketAddr,
+    /// Answers who reads the log.
+    pub replicas: Box<dyn Fn() -> Vec<ReplicaStatus> + Send + Sync>,
 }
 
 /// One source.
@@ -86,7 +98,10 @@ impl State {
     }
 
     fn replica_port(&self) -> ReplicaPort {
-        let connected = (self.replicas)().into_iter().map(|replica| Replica {
+        let Some(opened) = self.opened.get() else {
+            return ReplicaPort { listen: self.listen.to_string(), connected: Vec::new() };
+        };
+        let connected = (opened.replicas)().into_iter().map(|replica| Replica {
             server_id: replica.server_id,
             user: replica.user,
             host: if replica.host.is_empty() { replica.address.to_string() } else { replica.host },
@@ -95,12 +110,17 @@ impl State {
             lag_bytes: replica.lag_bytes,
             state: replica.state.to_owned(),
         });
-        ReplicaPort { listen: self.serve.to_string(), connected: connected.collect() }
+        ReplicaPort { listen: opened.serve.to_string(), connected: connected.collect() }
     }
 
     fn binlog(&self) -> Binlog {
-        let files = self.log.files();
-        let (state, reason) = match self.log.health() {
+        let Some(Opened { log, beside, .. }) = self.opened.get() else {
+            let state = LogState::WaitingForRoom;
+            let reason = self.waiting.clone().unwrap_or_default();
+            return Binlog { dir: self.dir.clone(), state, reason, ..Binlog::default() };
+        };
+        let files = log.files();
+        let (state, reason) = match log.health() {
             spillway_binlog::Health::Running => (LogState::Running, String::new()),
             spillway_binlog::Health::DiskFull => (LogState::DiskFull, String::new()),
             spillway_binlog::Health::Latched(reason) => (LogState::Latched, reason.to_string()),
@@ -113,8 +133,9 @@ impl State {
             files: files.len() as u64,
             size_bytes: files.iter().map(|file| file.size).sum(),
             file: files.last().map(|file| file.name.clone()).unwrap_or_default(),
-            position: self.log.end().position,
-            gtid_position: print_list(&self.log.gtid_state().position()),
+            position: log.end().position,
+            gtid_position: print_list(&log.gtid_state().position()),
+            beside: beside.clone(),
         }
     }
 
@@ -130,16 +151,19 @@ impl State {
 
 impl Health for State {
     fn refresh_metrics(&self) {
-        let health = self.log.health();
-        let latched = matches!(health, spillway_binlog::Health::Latched(_));
-        let size = self.log.files().iter().map(|file| file.size).sum();
-        let oldest = self.log.oldest_event_time();
-        let oldest = oldest.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        self.metrics.set_oldest_event(oldest.map_or(0, |time| time.as_secs()));
         for SourceState { upstream, capture, .. } in &self.sources {
             let left = upstream.capture_status().purged_in(SystemTime::now());
             capture.iter().for_each(|metrics| metrics.purge.set(left.map(|left| left.as_secs())));
         }
+        let Some(Opened { log, .. }) = self.opened.get() else {
+            return self.metrics.set_state(0, false, self.waiting.is_some());
+        };
+        let health = log.health();
+        let latched = matches!(health, spillway_binlog::Health::Latched(_));
+        let size = log.files().iter().map(|file| file.size).sum();
+        let oldest = log.oldest_event_time();
+        let oldest = oldest.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        self.metrics.set_oldest_event(oldest.map_or(0, |time| time.as_secs()));
         self.metrics.set_state(size, latched, health == spillway_binlog::Health::DiskFull);
     }
 
@@ -156,12 +180,18 @@ impl Health for State {
         if self.draining.load(Ordering::Relaxed) {
             return Err("Spillway is stopping".to_owned());
         }
-        match part {
-            Part::Relay => Ok(()),
-            Part::Serve if self.is_recording() && self.log.format().is_none() => {
+        match (part, self.opened.get()) {
+            (Part::Relay, _) => Ok(()),
+            (Part::Serve, None) => Err(format!(
+                "the log is not open, waiting for room on the disk: {}",
+                self.waiting.as_deref().unwrap_or_default()
+            )),
+            (Part::Serve, Some(Opened { log, .. }))
+                if self.is_recording() && log.format().is_none() =>
+            {
                 Err("the log is empty: nothing has been recorded yet".to_owned())
             }
-            Part::Serve => Ok(()),
+            (Part::Serve, Some(_)) => Ok(()),
         }
     }
 }

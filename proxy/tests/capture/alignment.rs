@@ -44,7 +44,7 @@ impl Capturing {
     }
 
     /// Stops, and compares the log with what the upstream committed.
-    fn ends_with(self, groups: &[Group]) {
+    pub(super) fn ends_with(self, groups: &[Group]) {
         let dir = self.stop_and_keep();
         assert_eq!(recorded(dir.path()), expected(groups));
     }
@@ -231,41 +231,6 @@ fn a_difference_that_connecting_anew_does_not_mend_is_left_alone() {
 }
 
 #[test]
-fn an_operator_begins_a_new_timeline() {
-    for (start, begins) in [
-        (StartPosition::Current, "0-1-2"),
-        (StartPosition::Oldest, ""),
-        (StartPosition::Gtid(vec!["0-1-1".parse().unwrap()]), "0-1-1"),
-    ] {
-        let server = ScriptedServer::start(groups("0-1-1,0-1-2,0-1-3", "old"));
-        let capturing = Capturing::start_at(server.address());
-        capturing.wait_position("0-1-3");
-        assert!(capturing.upstream.begin_anew(start.clone()).is_err());
-        server.replace("", groups("0-1-1,0-1-2", "new"));
-        capturing.wait_state(CaptureState::Diverged);
-        capturing.upstream.begin_anew(start).unwrap();
-        capturing.wait_state(CaptureState::Streaming);
-        server.commit(groups("0-1-3,0-1-4", "new"));
-        capturing.wait_position("0-1-4");
-        let newest = capturing.log.files().pop().unwrap();
-        let state = capturing.log.gtid_state_at(newest.number, 4).unwrap();
-        assert_eq!(spillway_binlog::gtid::mariadb::print_list(&state.position()), begins);
-        let attach = |text: &str| capturing.log.find_attach(&[text.parse().unwrap()]);
-        // The last of the old timeline, though the new one has its name by now.
-        assert!(attach("0-1-3").is_err());
-        assert_eq!(attach("0-1-4"), Ok(newest.number));
-        let capturing = capturing.restart();
-        capturing.wait_state(CaptureState::Streaming);
-        server.commit(groups("0-1-5", "new"));
-        capturing.wait_position("0-1-5");
-        let since = begins.rsplit('-').next().and_then(|text| text.parse().ok()).unwrap_or(0_usize);
-        let mut whole = groups("0-1-1,0-1-2,0-1-3", "old");
-        whole.extend(groups("0-1-1,0-1-2,0-1-3,0-1-4,0-1-5", "new").split_off(since));
-        capturing.ends_with(&whole);
-    }
-}
-
-#[test]
 fn current_begins_with_the_state_the_upstream_had() {
     let server = ScriptedServer::start(groups("0-1-1,0-2-2,0-1-3,1-1-9", "old"));
     let capturing = Capturing::start_with(server.address(), |options| {
@@ -370,7 +335,7 @@ fn survives(seed: u64) {
 
 impl Capturing {
     /// How many transactions the log has.
-    fn transactions(&self) -> usize {
+    pub(super) fn transactions(&self) -> usize {
         let Some(first) = self.log.files().into_iter().next() else { return 0 };
         let (mut cursor, mut count) = (self.log.cursor(first.number, 4).unwrap(), 0);
         loop {

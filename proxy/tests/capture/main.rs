@@ -8,6 +8,8 @@ mod many;
 mod scripted;
 mod semi_sync;
 mod status;
+mod timelines;
+mod too_large;
 mod upstream;
 
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 use spillway::capture::{
     self, CaptureHandle, CaptureOptions, CapturedSource, Credentials, StartPosition,
 };
-use spillway::source::{CaptureState, ServerAddress, Upstream};
+use spillway::source::{BeginAnewError, CaptureState, ServerAddress, Upstream};
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::{Log, LogEnd, LogOptions};
 use spillway_metrics::Registry;
@@ -60,7 +62,8 @@ impl Capturing {
         address: ServerAddress,
         change: fn(&mut CaptureOptions),
     ) -> Self {
-        let options = LogOptions { max_cache_size: Some(1 << 20), ..options };
+        let max_cache_size = options.max_cache_size.or(Some(1 << 20));
+        let options = LogOptions { max_cache_size, ..options };
         let log = Arc::new(Log::open(options).unwrap());
         let upstream = Arc::new(Upstream::new("main", address));
         let registry = Arc::new(Registry::new());
@@ -95,6 +98,11 @@ impl Capturing {
     fn restart(self) -> Self {
         let (address, change) = (self.upstream.address().clone(), self.change);
         Self::open(self.stop_and_keep(), address, change)
+    }
+
+    /// ALTER SOURCE.
+    fn begin_anew(&self, start: StartPosition) -> Result<(), BeginAnewError> {
+        self.upstream.begin_anew(&self.log, start)
     }
 
     fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {

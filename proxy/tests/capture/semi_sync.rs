@@ -1,123 +1,14 @@
 //! Semi-synchronous: what is acknowledged to the upstream, where, and never before the log has it at its level.
 
-use std::any::Any;
-use std::io::{self, IoSlice};
-use std::path::Path;
-use std::sync::{Condvar, Mutex};
-
 use spillway::source::SemiSync as SemiSyncState;
 use spillway_binlog::CommitLevel;
-use spillway_binlog::fs::{FileSystem, LogFile, Metadata, OsFileSystem};
+use spillway_binlog::fs::faulty::{FaultyFileSystem, Held};
 
 use super::scripted::{Group, ScriptedServer, SemiSync, groups};
 use super::*;
 
-/// What a disk does not do until it is let.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    Nothing,
-    Syncs,
-    Writes,
-}
-
-/// A disk that a test holds.
-#[derive(Clone, Debug)]
-struct HeldFileSystem(Arc<(Mutex<Held>, Condvar)>);
-
-impl HeldFileSystem {
-    fn new() -> Self {
-        Self(Arc::new((Mutex::new(Held::Nothing), Condvar::new())))
-    }
-
-    fn hold(&self, held: Held) {
-        *self.0.0.lock().unwrap() = held;
-        self.0.1.notify_all();
-    }
-
-    fn wait_while(&self, held: Held) {
-        let guard = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_while(guard, |now| *now == held).unwrap());
-    }
-
-    fn file(&self, file: io::Result<Box<dyn LogFile>>) -> io::Result<Box<dyn LogFile>> {
-        Ok(Box::new(HeldFile { file: file?, disk: self.clone() }))
-    }
-}
-
-impl FileSystem for HeldFileSystem {
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        OsFileSystem.create_dir_all(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
-        OsFileSystem.lock(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        OsFileSystem.list(dir)
-    }
-
-    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        OsFileSystem.metadata(path)
-    }
-
-    fn open(&self, path: &Path, create: bool) -> io::Result<Box<dyn LogFile>> {
-        self.file(OsFileSystem.open(path, create))
-    }
-
-    fn open_read(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        self.file(OsFileSystem.open_read(path))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsFileSystem.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsFileSystem.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsFileSystem.sync_dir(dir)
-    }
-}
-
-#[derive(Debug)]
-struct HeldFile {
-    file: Box<dyn LogFile>,
-    disk: HeldFileSystem,
-}
-
-impl LogFile for HeldFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.disk.wait_while(Held::Writes);
-        self.file.write_all_at(parts, offset)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.disk.wait_while(Held::Syncs);
-        self.file.sync_data()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-
-    fn mappable(&self) -> Option<&std::fs::File> {
-        self.file.mappable()
-    }
-}
-
 /// A disk is let go before the log on it is closed, whatever the test found.
-struct LetGo(HeldFileSystem);
+struct LetGo(FaultyFileSystem);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
@@ -135,7 +26,7 @@ fn acknowledging(groups: Vec<Group>, how: SemiSync) -> ScriptedServer {
     server
 }
 
-fn capturing_on(disk: &HeldFileSystem, level: CommitLevel, server: &ScriptedServer) -> Capturing {
+fn capturing_on(disk: &FaultyFileSystem, level: CommitLevel, server: &ScriptedServer) -> Capturing {
     let dir = TempDir::new().unwrap();
     let options = LogOptions {
         fs: Arc::new(disk.clone()),
@@ -191,7 +82,7 @@ fn no_acknowledgement_precedes_the_log_at_its_level() {
         let all = groups("0-1-1,0-1-2,0-1-3", "text");
         let places = places(300, &all);
         let server = acknowledging(all[..1].to_vec(), SemiSync::default());
-        let disk = HeldFileSystem::new();
+        let disk = FaultyFileSystem::sound();
         let capturing = capturing_on(&disk, level, &server);
         let _let_go = LetGo(disk.clone());
         capturing.wait_acknowledged(&server, &places[0]);
@@ -217,7 +108,7 @@ fn one_acknowledgement_stands_for_all_before_it() {
     let all = groups("0-1-1,0-1-2,0-1-3,0-1-4,0-1-5,0-1-6", "text");
     let places = places(300, &all);
     let server = acknowledging(all[..1].to_vec(), SemiSync::default());
-    let disk = HeldFileSystem::new();
+    let disk = FaultyFileSystem::sound();
     let capturing = capturing_on(&disk, CommitLevel::One, &server);
     let _let_go = LetGo(disk.clone());
     capturing.wait_acknowledged(&server, &places[0]);
@@ -296,7 +187,7 @@ fn transactions_of_other_domains_are_acknowledged_in_order() {
 fn a_link_lost_before_an_acknowledgement_is_made_good_by_the_next_session() {
     let all = groups("0-1-1,0-1-2", "text");
     let server = acknowledging(all[..1].to_vec(), SemiSync::default());
-    let disk = HeldFileSystem::new();
+    let disk = FaultyFileSystem::sound();
     let capturing = capturing_on(&disk, CommitLevel::One, &server);
     let _let_go = LetGo(disk.clone());
     capturing.wait_acknowledged(&server, &places(300, &all)[0]);

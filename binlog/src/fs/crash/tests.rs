@@ -1,8 +1,10 @@
 //! What a power cut may leave and what it may not.
 
 use std::collections::BTreeSet;
+use std::io::IoSlice;
 
 use super::*;
+use crate::fs::FileSystem;
 
 fn path(name: &str) -> PathBuf {
     Path::new("/log").join(name)

@@ -8,7 +8,7 @@ use spillway_binlog::transaction::Assembled;
 use spillway_binlog::{Log, LogOptions};
 
 use super::*;
-use crate::binlog::list;
+use crate::binlog::{beside, list, verify};
 
 fn format() -> Arc<FormatDescription> {
     Arc::new(FormatDescription {
@@ -29,7 +29,16 @@ fn event(event_type: EventType, timestamp: u32, body: &[u8]) -> Vec<u8> {
 /// Transactions of 70 kB with these numbers and times, in files of 4 MiB.
 fn recorded(all: &[(u64, u32)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let options = LogOptions { max_binlog_size: 4 << 20, ..LogOptions::new(dir.path(), 4307) };
+    record(dir.path(), "binlog", all);
+    dir
+}
+
+fn record(dir: &std::path::Path, basename: &str, all: &[(u64, u32)]) {
+    let options = LogOptions {
+        max_binlog_size: 4 << 20,
+        basename: basename.into(),
+        ..LogOptions::new(dir, 4307)
+    };
     let log = Log::open(options).unwrap();
     let source = log.submitter();
     source.begin(format(), GtidState::default());
@@ -42,12 +51,11 @@ fn recorded(all: &[(u64, u32)]) -> tempfile::TempDir {
         let Assembled::Complete(transaction) = assembler.push(&xid).unwrap() else { panic!() };
         source.submit(transaction).wait_durable().unwrap();
     }
-    dir
 }
 
 fn run(
     dir: &std::path::Path,
-    command: impl FnOnce(&Target, &mut Out<Vec<u8>>) -> Result<(), Stop>,
+    command: impl FnOnce(&[Target], &mut Out<Vec<u8>>) -> Result<(), Stop>,
 ) -> Result<String, Stop> {
     let mut out = Out(Vec::new());
     command(&Target::open(dir)?, &mut out)?;
@@ -55,7 +63,11 @@ fn run(
 }
 
 fn found(dir: &std::path::Path, wanted: Wanted) -> Option<String> {
-    run(dir, |target, out| find(target, wanted, out)).ok()
+    run(dir, |targets, out| find(targets, wanted, out)).ok()
+}
+
+fn listed(dir: &std::path::Path) -> String {
+    run(dir, |targets, out| list::list(&targets[0], out)).unwrap()
 }
 
 fn remove_indexes(dir: &std::path::Path) {
@@ -79,16 +91,39 @@ fn the_index_finds_and_lists_what_reading_all_does() {
     wanted.extend((490..=1210).step_by(7).map(Wanted::Time));
     wanted.extend([gtid(101), gtid(0), gtid(1000)]);
     let with: Vec<_> = wanted.iter().map(|one| found(dir.path(), *one)).collect();
-    let listed = run(dir.path(), list::list).unwrap();
+    let before = listed(dir.path());
     assert!(dir.path().join("binlog.000001.idx").exists());
     remove_indexes(dir.path());
     let without: Vec<_> = wanted.iter().map(|one| found(dir.path(), *one)).collect();
     assert_eq!(with, without);
-    assert_eq!(listed, run(dir.path(), list::list).unwrap());
+    assert_eq!(before, listed(dir.path()));
     let known = with.iter().filter(|line| line.is_some()).count();
     assert!(known > all.len() && known < wanted.len());
     let line = with[0].as_ref().unwrap();
     assert!(line.starts_with("binlog.000001 ") && line.ends_with(" 0-1-1 1970-01-01T00:16:41Z\n"));
+}
+
+#[test]
+fn of_several_logs_in_a_directory_each_is_looked_at() {
+    let dir = recorded(&[(1, 1000), (2, 1001)]);
+    assert_eq!(beside(dir.path(), "binlog"), []);
+    record(dir.path(), "new.log", &[(7, 1002)]);
+    let verified = run(dir.path(), |targets, out| {
+        targets.iter().try_for_each(|target| verify::verify(target, out))
+    });
+    let verified = verified.unwrap();
+    assert!(verified.contains("ok binlog.000001") && verified.contains("ok new.log.000001"));
+    let gtid = |sequence| Wanted::Gtid(Gtid { domain: 0, server: 1, sequence });
+    assert!(found(dir.path(), gtid(2)).unwrap().starts_with("binlog.000001"));
+    assert!(found(dir.path(), gtid(7)).unwrap().starts_with("new.log.000001"));
+    let told = |log_bin: &str| -> Vec<_> {
+        beside(dir.path(), log_bin).iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(told("binlog").len(), 1);
+    let sentence = &told("new.log")[0];
+    assert!(sentence.contains("another log, binlog, lies in"), "{sentence}");
+    assert!(sentence.contains("1 files, last GTID 0-1-2"), "{sentence}");
+    assert_eq!(told("third").len(), 2);
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn run(dir: &Path, files: &[(&str, &File)]) -> (String, Option<String>) {
     let index: String = files.iter().map(|(name, _)| format!("./{name}\n")).collect();
     std::fs::write(dir.join("binlog.index"), index).unwrap();
     let mut out = Out(Vec::new());
-    let result = Target::open(dir).and_then(|target| verify(&target, &mut out));
+    let result = Target::open(dir).and_then(|targets| verify(&targets[0], &mut out));
     let fault = match result {
         Ok(()) => None,
         Err(Stop::Failure(failure)) => Some(failure.sentence().to_owned()),
@@ -187,7 +187,7 @@ fn a_file_that_only_the_index_knows_is_missing() {
     assert_eq!(fault, None, "the index is written anew by the test");
     std::fs::write(dir.path().join("binlog.index"), "binlog.000001\nbinlog.000002\n").unwrap();
     let mut out = Out(Vec::new());
-    let result = Target::open(dir.path()).and_then(|target| verify(&target, &mut out));
+    let result = Target::open(dir.path()).and_then(|targets| verify(&targets[0], &mut out));
     assert!(
         matches!(result, Err(Stop::Failure(failure)) if failure.sentence().contains("binlog.000002"))
     );
@@ -198,7 +198,7 @@ fn one_file_may_be_looked_at_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     run(dir.path(), &[("binlog.000001", &first()), ("binlog.000002", &second())]);
     let mut out = Out(Vec::new());
-    let target = Target::open(&dir.path().join("binlog.000002")).unwrap();
+    let target = Target::open(&dir.path().join("binlog.000002")).unwrap().remove(0);
     verify(&target, &mut out).unwrap();
     assert!(String::from_utf8(out.0).unwrap().contains("ok binlog.000002"));
 }

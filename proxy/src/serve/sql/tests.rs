@@ -195,7 +195,13 @@ fn a_source_that_is_held_up_is_altered_by_administrators() {
     assert_eq!(error(&admin, &alter), 1198);
     stage.service.upstreams[0].set_capture_state(CaptureState::Diverged, "another history");
     ok(&admin, &alter);
-    let start = "0-1-5".parse().unwrap();
+    // On disk before the OK.
+    let note = stage.service.log.note(stage.service.upstreams[0].name(), "alter").unwrap();
+    assert!(String::from_utf8(note.unwrap()).unwrap().contains("start 0-1-5\n"));
+    // Another word, while nobody has begun it.
+    stage.service.upstreams[0].set_capture_state(CaptureState::Connecting, "no answer");
+    ok(&admin, &alter.replace("0-1-5", "0-1-6"));
+    let start = "0-1-6".parse().unwrap();
     assert_eq!(stage.service.upstreams[0].take_new_start(), Some(start));
     // A session is at it.
     assert_eq!(error(&admin, &alter), 1198);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const NO_CUT: u64 = u64::MAX;
+const SEEN: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Which way bytes go.
@@ -24,6 +25,8 @@ struct State {
     down_left: AtomicU64,
     stalled: AtomicBool,
     accepted: AtomicU64,
+    /// The first bytes that went down since somebody looked.
+    seen: Mutex<Vec<u8>>,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -66,6 +69,11 @@ impl Proxy {
         self.state.left(direction).store(bytes, Ordering::SeqCst);
     }
 
+    /// What has gone down since the last call, its first 64 KiB.
+    pub fn take_seen(&self) -> Vec<u8> {
+        std::mem::take(&mut self.state.seen.lock().unwrap())
+    }
+
     /// Cuts all open connections now.
     pub fn cut_now(&self) {
         for stream in self.state.open.lock().unwrap().drain(..) {
@@ -85,6 +93,12 @@ impl State {
             Direction::Up => &self.up_left,
             Direction::Down => &self.down_left,
         }
+    }
+
+    fn see(&self, bytes: &[u8]) {
+        let mut seen = self.seen.lock().unwrap();
+        let room = SEEN - seen.len();
+        seen.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
@@ -113,6 +127,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, direction: Direction, state: &St
             Ok(count) => count,
         };
         let passed = allowed(state.left(direction), count);
+        if direction == Direction::Down {
+            state.see(&buffer[..passed]);
+        }
         if to.write_all(&buffer[..passed]).is_err() || passed < count {
             break;
         }

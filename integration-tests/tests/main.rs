@@ -14,6 +14,8 @@ mod interruptions;
 mod large;
 mod log_files;
 mod many_sources;
+mod mysql;
+mod mysql_relay;
 mod oracles;
 mod packets;
 mod packing;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ struct State {
     down_left: AtomicU64,
     stalled: AtomicBool,
     accepted: AtomicU64,
+    /// Where the next connection goes.
+    target: AtomicU16,
     /// The first bytes that went down since somebody looked.
     seen: Mutex<Vec<u8>>,
     open: Mutex<Vec<TcpStream>>,
@@ -42,13 +44,14 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
+        state.target.store(target, Ordering::SeqCst);
         state.up_left.store(NO_CUT, Ordering::SeqCst);
         state.down_left.store(NO_CUT, Ordering::SeqCst);
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 shared.accepted.fetch_add(1, Ordering::SeqCst);
-                let _ = connect(client, target, &shared);
+                let _ = connect(client, &shared);
             }
         });
         Self { port, state }
@@ -81,6 +84,12 @@ impl Proxy {
         }
     }
 
+    /// Leads to another port on 127.0.0.1 from now on, and cuts what is open.
+    pub fn lead_to(&self, target: u16) {
+        self.state.target.store(target, Ordering::SeqCst);
+        self.cut_now();
+    }
+
     /// While stalled, bytes are neither read nor passed on; connections stay open.
     pub fn stall(&self, stalled: bool) {
         self.state.stalled.store(stalled, Ordering::SeqCst);
@@ -102,8 +111,8 @@ impl State {
     }
 }
 
-fn connect(client: TcpStream, target: u16, state: &Arc<State>) -> std::io::Result<()> {
-    let server = TcpStream::connect(("127.0.0.1", target))?;
+fn connect(client: TcpStream, state: &Arc<State>) -> std::io::Result<()> {
+    let server = TcpStream::connect(("127.0.0.1", state.target.load(Ordering::SeqCst)))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let mut open = state.open.lock().unwrap();

@@ -6,6 +6,7 @@
 mod changes;
 mod cli;
 mod encryption;
+mod failover;
 mod groups;
 mod gtid_lists;
 mod histories;

@@ -145,10 +145,20 @@ async fn plan(
     }
     let new_start = context.upstream.take_new_start();
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
-    let alignment = match (has_begun(context), at_its_word) {
+    let mut alignment = match (has_begun(context), at_its_word) {
         (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
         _ => Alignment::behind_last(log, domains),
     };
+    if let Some(last) = alignment.owed()
+        && has_applied_only(connection, &source, last).await?
+    {
+        tracing::info!(
+            source = context.upstream.name(),
+            "the upstream has applied the log's last transaction, {last}, and has none of it in its binlog: going on behind it, by \
+             its GTID alone"
+        );
+        alignment = Alignment::behind_last(log, domains);
+    }
     if new_start.is_none() && has_begun(context) {
         let state = connect_state(connection, alignment.position(), domains).await?;
         return Ok(Plan {
@@ -171,6 +181,20 @@ async fn plan(
     let connect_state = Some(connect_state(connection, &state.position(), domains).await?);
     let begin = Some(Begin::WithState(state));
     Ok(Plan { connect_state, file: String::new(), begin, alignment })
+}
+
+/// Whether a transaction is the last that the upstream has applied as a replica, and not in its binlog: it was restored from a backup
+/// of another server since, or does not log what it applies.
+async fn has_applied_only(
+    connection: &mut Connection,
+    source: &GtidState,
+    last: Gtid,
+) -> Result<bool, Fault> {
+    let logged = source.last_of(last.domain, last.server);
+    if logged.is_some_and(|logged| logged.sequence >= last.sequence) {
+        return Ok(false);
+    }
+    Ok(gtids(connection, "gtid_slave_pos").await?.contains(&last))
 }
 
 /// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first

@@ -1,6 +1,7 @@
 //! The log, transaction by transaction, of some domains.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::AlignError;
 use crate::event::{EventHeader, EventType};
@@ -13,6 +14,10 @@ use crate::transaction::group::{GroupTracker, Step};
 
 /// Bytes of the log that are looked at at once.
 const STEP: usize = 1 << 20;
+/// How far before the log's last transaction one of another domain may stand to be asked for once more.
+const NEAR: u64 = 64 << 20;
+/// So many of these domains at most.
+const MOST_DOMAINS: usize = 16;
 
 /// Where one transaction stands in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +178,50 @@ pub(super) fn last(log: &Log, domains: &Domains) -> Result<Option<(Group, GtidSt
         after = before;
     }
     Ok(None)
+}
+
+/// The last transaction of each other domain that has one shortly before `last`, which is the last of all, and the GTID state before
+/// it.
+pub(super) fn last_of_each(
+    log: &Log,
+    domains: &Domains,
+    last: &Group,
+) -> Result<Vec<(Group, GtidState)>, AlignError> {
+    let files = log.shared.files.all();
+    let Some(oldest) = files.iter().rev().find(|entry| {
+        entry.number <= last.file && bytes_between(&files, (entry.number, 0), last) >= NEAR
+    }) else {
+        return near_of(log, domains, &files, last, &GtidState::default());
+    };
+    near_of(log, domains, &files, last, &GtidState::from_list(&oldest.gtid_list))
+}
+
+/// Those that have changed since `before`.
+fn near_of(
+    log: &Log,
+    domains: &Domains,
+    files: &[Arc<FileEntry>],
+    last: &Group,
+    before: &GtidState,
+) -> Result<Vec<(Group, GtidState)>, AlignError> {
+    let now = domains.of_state(&log.gtid_state());
+    let changed = now.position().into_iter().map(|gtid| gtid.domain).filter(|domain| {
+        let only = Domains::only([*domain]);
+        *domain != last.gtid.domain && only.of_state(&now) != only.of_state(before)
+    });
+    let mut found = Vec::new();
+    for domain in changed.take(MOST_DOMAINS) {
+        found.extend(self::last(log, &Domains::only([domain]))?);
+    }
+    found.retain(|(group, _)| bytes_between(files, (group.file, group.start), last) < NEAR);
+    Ok(found)
+}
+
+/// From a place in the log to a transaction behind it.
+fn bytes_between(files: &[Arc<FileEntry>], (file, position): (u64, u64), last: &Group) -> u64 {
+    let passed = files.iter().filter(|entry| (file..last.file).contains(&entry.number));
+    let passed: u64 = passed.filter_map(|entry| entry.closed_len()).sum();
+    (passed + last.start).saturating_sub(position)
 }
 
 /// The last transaction that `fits`, in the files that may hold it as far as their indexes tell.

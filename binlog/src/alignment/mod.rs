@@ -11,7 +11,7 @@ mod content;
 mod groups;
 mod same;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -83,6 +83,9 @@ impl fmt::Display for Divergence {
     }
 }
 
+/// How a transaction is compared with one of the log.
+type Same = fn(&Arc<Log>, &Transaction, &Group) -> Result<bool, AlignError>;
+
 /// What a log has of a transaction.
 enum Found {
     /// The same one.
@@ -97,8 +100,8 @@ pub struct Alignment {
     log: Arc<Log>,
     domains: Domains,
     position: Vec<Gtid>,
-    /// The log's last transaction, until the source has sent it.
-    owed: Option<Group>,
+    /// The last transaction of each domain that the source has to send once more, until it has.
+    owed: BTreeMap<u32, Group>,
     /// Where each domain is that the source began to send again from further back.
     walks: HashMap<u32, Groups>,
 }
@@ -114,25 +117,67 @@ impl Alignment {
         domains: &Domains,
         source: &GtidState,
     ) -> Result<Self, AlignError> {
-        let mut alignment = Self::behind_last(log, domains);
-        let Some((last, before)) = groups::last(log, domains)? else { return Ok(alignment) };
-        let position = domains.of_state(&before).position();
-        let position = position.into_iter().map(|gtid| accepted(log, source, gtid, &last));
-        let position = position.collect::<Result<Vec<_>, _>>()?;
-        alignment.position = position.into_iter().flatten().collect();
-        alignment.owed = Some(last);
-        Ok(alignment)
+        let last = groups::last(log, domains)?;
+        last.map_or_else(
+            || Ok(Self::behind_last(log, domains)),
+            |last| Self::with(log, domains, source, last, Vec::new()),
+        )
     }
 
-    /// Takes the source at its word: it goes on behind the log's last transaction, which it no longer has.
+    /// As [`Alignment::with_last`], and with the last transaction of each other domain that stands in the last 64 MiB of the log
+    /// before that: what is further back, a source would have to look for for long.
+    ///
+    /// # Errors
+    /// [`AlignError`].
+    pub fn with_last_of_each(
+        log: &Arc<Log>,
+        domains: &Domains,
+        source: &GtidState,
+    ) -> Result<Self, AlignError> {
+        let Some(last) = groups::last(log, domains)? else {
+            return Ok(Self::behind_last(log, domains));
+        };
+        let others = groups::last_of_each(log, domains, &last.0)?;
+        Self::with(log, domains, source, last, others)
+    }
+
+    fn with(
+        log: &Arc<Log>,
+        domains: &Domains,
+        source: &GtidState,
+        (last, before): (Group, GtidState),
+        others: Vec<(Group, GtidState)>,
+    ) -> Result<Self, AlignError> {
+        let mut state = domains.of_state(&before);
+        let mut owed = BTreeMap::from([(last.gtid.domain, last.clone())]);
+        for (group, before) in others {
+            state = state.with_domain(group.gtid.domain, &before);
+            owed.insert(group.gtid.domain, group);
+        }
+        let position = state.position().into_iter();
+        let position = position
+            .map(|gtid| accepted(log, source, gtid, owed.get(&gtid.domain).unwrap_or(&last)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let position = position.into_iter().flatten().collect();
+        Ok(Self { position, owed, ..Self::behind_last(log, domains) })
+    }
+
+    /// Takes the source at its word: it goes on behind the log's last transactions, which it no longer has.
     pub fn behind_last(log: &Arc<Log>, domains: &Domains) -> Self {
         Self {
             log: Arc::clone(log),
             domains: domains.clone(),
             position: domains.of_state(&log.gtid_state()).position(),
-            owed: None,
+            owed: BTreeMap::new(),
             walks: HashMap::new(),
         }
+    }
+
+    /// Takes the source at its word for one domain.
+    pub fn go_behind_last_of(&mut self, domain: u32) {
+        self.owed.remove(&domain);
+        self.position.retain(|gtid| gtid.domain != domain);
+        self.position.extend(self.log.gtid_state().latest(domain));
     }
 
     /// Where to attach, one GTID a domain: what the source sends from here on is to be offered.
@@ -140,9 +185,14 @@ impl Alignment {
         &self.position
     }
 
-    /// The log's last transaction, as long as the source has not sent it.
+    /// A last transaction of the log that the source has not sent yet.
     pub fn owed(&self) -> Option<Gtid> {
-        self.owed.as_ref().map(|last| last.gtid)
+        self.all_owed().next()
+    }
+
+    /// The last transactions of the log that the source has not sent yet, one a domain.
+    pub fn all_owed(&self) -> impl Iterator<Item = Gtid> {
+        self.owed.values().map(|last| last.gtid)
     }
 
     /// Takes the source's next transaction.
@@ -150,28 +200,46 @@ impl Alignment {
     /// # Errors
     /// [`AlignError`].
     pub fn offer(&mut self, transaction: &Transaction) -> Result<Offer, AlignError> {
-        let Some(owed) = self.owed.clone() else { return Ok(Offer::Append) };
-        if same::is_same(&self.log, transaction, &owed)? {
-            (self.owed, self.walks) = (None, HashMap::new());
-            return Ok(Offer::Skip);
-        }
-        let other = match self.walks.get_mut(&transaction.gtid().domain) {
-            None => match self.find(transaction)? {
-                Found::Same => return Ok(Offer::Skip),
-                Found::Other(named) => named,
-            },
+        let Some((_, any)) = self.owed.last_key_value() else { return Ok(Offer::Append) };
+        let (any, domain) = (any.clone(), transaction.gtid().domain);
+        let owed = self.owed.get(&domain).cloned();
+        let mut other = match self.walks.get_mut(&domain) {
             Some(walk) => match walk.next()? {
                 Some((group, _)) if same::is_same(&self.log, transaction, &group)? => {
-                    return Ok(Offer::Skip);
+                    return Ok(self.skip(&group));
                 }
                 next => next.map(|(group, _)| group),
             },
+            None => None,
         };
-        Ok(self.diverged(transaction, &other.unwrap_or(owed)))
+        // Equal bytes tell more than the same content, which one number may have had twice.
+        for is_same in [same::is_equal, same::is_same] {
+            if let Some(owed) = &owed
+                && is_same(&self.log, transaction, owed)?
+            {
+                return Ok(self.skip(owed));
+            }
+            if !self.walks.contains_key(&domain) {
+                match self.find(transaction, is_same)? {
+                    Found::Same => return Ok(Offer::Skip),
+                    Found::Other(named) => other = other.or(named),
+                }
+            }
+        }
+        Ok(self.diverged(transaction, &other.or(owed).unwrap_or(any)))
+    }
+
+    /// The log has it. Behind the last of its domain everything is new.
+    fn skip(&mut self, group: &Group) -> Offer {
+        if self.owed.get(&group.gtid.domain) == Some(group) {
+            self.owed.remove(&group.gtid.domain);
+            self.walks.remove(&group.gtid.domain);
+        }
+        Offer::Skip
     }
 
     /// The first transaction of the log that is this one; its domain is followed from there on.
-    fn find(&mut self, transaction: &Transaction) -> Result<Found, AlignError> {
+    fn find(&mut self, transaction: &Transaction, is_same: Same) -> Result<Found, AlignError> {
         let (log, gtid, mut named) = (&self.log, transaction.gtid(), None);
         let domain = Domains::only([gtid.domain]);
         let found = Groups::find(
@@ -182,7 +250,7 @@ impl Alignment {
                 if group.gtid != gtid {
                     return Ok(None);
                 }
-                let is_it = same::is_same(log, transaction, &group)?;
+                let is_it = is_same(log, transaction, &group)?;
                 named.get_or_insert(group);
                 Ok(is_it.then_some(()))
             },

@@ -31,8 +31,12 @@ pub(super) fn is_same(
     Ok(sent_content(transaction)?.is_same(&recorded_content(log, group)?))
 }
 
-/// Compares with the log's bytes as they are.
-fn is_equal(log: &Log, transaction: &Transaction, group: &Group) -> Result<bool, AlignError> {
+/// Whether its events are those of the log's bytes as they are.
+pub(super) fn is_equal(
+    log: &Arc<Log>,
+    transaction: &Transaction,
+    group: &Group,
+) -> Result<bool, AlignError> {
     let mut sent = SentEvents::new(transaction);
     let mut equal = true;
     for_each_event(log, group, |recorded| {

@@ -115,6 +115,15 @@ impl GtidState {
         all.find(|gtid| gtid.domain == domain && gtid.server == server).copied()
     }
 
+    /// With what another state has of a domain.
+    #[must_use]
+    pub fn with_domain(mut self, domain: u32, other: &Self) -> Self {
+        let is_it = |servers: &Vec<Gtid>| servers.first().is_some_and(|one| one.domain == domain);
+        self.domains.retain(|servers| !is_it(servers));
+        self.domains.extend(other.domains.iter().filter(|servers| is_it(servers)).cloned());
+        self
+    }
+
     /// Whether there is no GTID in it.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()

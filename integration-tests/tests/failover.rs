@@ -140,6 +140,29 @@ fn a_replica_that_lacks_the_last_transaction_takes_over_once_it_has_it() {
     pair.assert_replica_equal(&pair.first);
 }
 
+#[test]
+fn another_history_in_one_domain_is_noticed_though_the_last_transaction_is_the_same() {
+    let mut upstream = Server::upstream();
+    let spillway = Spillway::started(&upstream);
+    let write = |upstream: &Server, what: &str| {
+        upstream.run(&format!(
+            "SET SESSION gtid_domain_id = 1; INSERT INTO d.t (n, t) VALUES (1, '{what}');
+             SET SESSION gtid_domain_id = 0; SET timestamp = 1700000000; CREATE DATABASE last"
+        ));
+    };
+    upstream.run(LAST[0]);
+    upstream.stop();
+    let copy = upstream.copy_data();
+    upstream.start();
+    write(&upstream, "old");
+    spillway.wait_recorded("0-1-3,1-1-1");
+    upstream.stop();
+    upstream.swap_data(&copy);
+    upstream.start();
+    write(&upstream, "new");
+    spillway.wait_says("another 1-1-1");
+}
+
 /// Its binlog is empty: that it has the log's last transaction tells its replication position alone.
 #[test]
 fn a_server_restored_from_a_backup_as_a_replica_takes_over() {

@@ -10,8 +10,8 @@ use super::watch::Difference;
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     pub(super) backoff: Backoff,
-    /// The next session does not ask for the log's last transaction: the upstream has purged it.
-    at_its_word: bool,
+    /// What the next session asks for.
+    proof: Proof,
     /// The source had another history when it was last heard.
     diverged: bool,
     /// The transaction that the last session could not take for its size.
@@ -20,11 +20,23 @@ pub(super) struct Attempts {
     stale: Option<Difference>,
 }
 
+/// What of the log a source has to send once more, to show that its history is the same. Less where it has purged that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The last transaction of each domain that is not far back.
+    #[default]
+    EachDomain,
+    /// The last of all.
+    Last,
+    /// It is taken at its word.
+    Nothing,
+}
+
 impl Attempts {
     /// Events arrive that go on where the log ends: all is well, whatever was before.
     pub(super) fn streaming(&mut self) {
         self.backoff.reset();
-        (self.at_its_word, self.diverged, self.too_large) = (false, false, None);
+        (self.proof, self.diverged, self.too_large) = (Proof::default(), false, None);
     }
 
     /// The transaction that held up the session before: until it is passed, this one is no better.
@@ -43,17 +55,25 @@ impl Attempts {
         known.as_ref() != Some(difference)
     }
 
-    /// Whether this session takes the source at its word instead of asking for the log's last transaction once more.
-    pub(super) fn take_at_its_word(&mut self) -> bool {
-        std::mem::take(&mut self.at_its_word)
+    /// What this session asks for.
+    pub(super) fn take_proof(&mut self) -> Proof {
+        std::mem::take(&mut self.proof)
     }
 
-    /// Whether to connect again at once, because the upstream has purged the log's last transaction and may still have what comes
-    /// behind it. Never with one that was known to have another history: it could not be told from the right one.
-    pub(super) fn goes_on_unproven(&mut self, fault: &Fault, was_at_its_word: bool) -> bool {
+    /// What to ask for at once, because the upstream has purged what the last session asked for and may still have what comes behind
+    /// it. Never of one that was known to have another history: it could not be told from the right one.
+    pub(super) fn goes_on_with(&mut self, fault: &Fault, asked_for: Proof) -> Option<Proof> {
         self.diverged |= fault.verdict() == Verdict::Diverged;
-        self.at_its_word = fault.is_purged() && !was_at_its_word && !self.diverged;
-        self.at_its_word
+        let less = match asked_for {
+            Proof::EachDomain => Proof::Last,
+            Proof::Last => Proof::Nothing,
+            Proof::Nothing => return None,
+        };
+        let goes_on = fault.is_purged() && !self.diverged;
+        goes_on.then(|| {
+            self.proof = less;
+            less
+        })
     }
 }
 
@@ -68,12 +88,15 @@ mod tests {
         let purged = ErrPacket::new(1236, b"HY000", "required binlog files have been purged.");
         let purged = fault::server(purged, "spillway", None);
         let mut attempts = Attempts::default();
-        assert!(attempts.goes_on_unproven(&purged, false));
-        assert!(attempts.take_at_its_word() && !attempts.take_at_its_word());
-        assert!(!attempts.goes_on_unproven(&purged, true));
-        assert!(!attempts.goes_on_unproven(&Fault::Diverged(String::new()), false));
-        assert!(!attempts.goes_on_unproven(&purged, false));
+        let all = Proof::EachDomain;
+        assert_eq!(attempts.goes_on_with(&purged, all), Some(Proof::Last));
+        assert_eq!((attempts.take_proof(), attempts.take_proof()), (Proof::Last, all));
+        assert_eq!(attempts.goes_on_with(&purged, Proof::Last), Some(Proof::Nothing));
+        assert_eq!(attempts.take_proof(), Proof::Nothing);
+        assert_eq!(attempts.goes_on_with(&purged, Proof::Nothing), None);
+        assert_eq!(attempts.goes_on_with(&Fault::Diverged(String::new()), all), None);
+        assert_eq!(attempts.goes_on_with(&purged, all), None);
         attempts.streaming();
-        assert!(attempts.goes_on_unproven(&purged, false));
+        assert_eq!(attempts.goes_on_with(&purged, all), Some(Proof::Last));
     }
 }

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 pub use start::{ParseStartError, StartPosition};
 
 use crate::source::{ALTER_NOTE, CaptureState, Upstream};
-use attempts::Attempts;
+use attempts::{Attempts, Proof};
 use fault::{Fault, Verdict};
 use peers::Peers;
 
@@ -190,8 +190,8 @@ async fn run(context: &Context) {
     let mut attempts = Attempts::default();
     loop {
         set_state(context, CaptureState::Connecting, &reason_to_keep(context));
-        let at_its_word = attempts.take_at_its_word();
-        let fault = match session::run(context, &mut attempts, at_its_word).await {
+        let proof = attempts.take_proof();
+        let fault = match session::run(context, &mut attempts, proof).await {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
@@ -200,11 +200,13 @@ async fn run(context: &Context) {
         context.metrics.up.set(0);
         context.dump_thread.store(0, Ordering::Relaxed);
         context.metrics.reconnects.with_label_values(&[fault.label()]).inc();
-        if attempts.goes_on_unproven(&fault, at_its_word) {
-            tracing::info!(
-                source = context.upstream.name(),
-                "the upstream has purged the log's last transaction: going on behind it, by its GTID alone"
-            );
+        if let Some(proof) = attempts.goes_on_with(&fault, proof) {
+            if proof == Proof::Nothing {
+                tracing::info!(
+                    source = context.upstream.name(),
+                    "the upstream has purged the log's last transaction: going on behind it, by its GTID alone"
+                );
+            }
             continue;
         }
         if !report(context, &fault) {

@@ -10,22 +10,22 @@ use spillway_binlog::event::ChecksumAlgorithm;
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::gtid::mariadb::{self, Gtid, GtidState};
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Proof};
 use super::connection::Connection;
 use super::fault::Fault;
 use super::semi_sync;
 use super::stream::{self, Begin, Stream};
 use super::{Context, StartPosition};
 
-/// Runs a session to its end, which is always a fault. `at_its_word`: see [`Attempts::take_at_its_word`].
+/// Runs a session to its end, which is always a fault.
 pub(super) async fn run(
     context: &Context,
     attempts: &mut Attempts,
-    at_its_word: bool,
+    proof: Proof,
 ) -> Result<Infallible, Fault> {
     let mut connection = connect(context).await?;
     probe(&mut connection, context.options.server_id).await?;
-    let plan = plan(&mut connection, context, at_its_word).await?;
+    let plan = plan(&mut connection, context, proof).await?;
     // Where the upstream is now: once the log has that, it has caught up.
     let target = gtids(&mut connection, "gtid_binlog_pos").await?;
     let checksum = prepare(&mut connection, &plan, context.options.heartbeat_period).await?;
@@ -134,30 +134,28 @@ struct Plan {
 
 /// With the log's last transaction of the source, or behind it; where the log has nothing of it, or is to have none of what it
 /// has, where `start` says.
-async fn plan(
-    connection: &mut Connection,
-    context: &Context,
-    at_its_word: bool,
-) -> Result<Plan, Fault> {
+async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
     if context.upstream.forget_begun(log, domains).map_err(Fault::Note)? {
         context.has_begun.store(true, Ordering::Relaxed);
     }
     let new_start = context.upstream.take_new_start();
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
-    let mut alignment = match (has_begun(context), at_its_word) {
-        (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
-        _ => Alignment::behind_last(log, domains),
+    let mut alignment = match proof {
+        _ if new_start.is_some() || !has_begun(context) => Alignment::behind_last(log, domains),
+        Proof::EachDomain => Alignment::with_last_of_each(log, domains, &source)?,
+        Proof::Last => Alignment::with_last(log, domains, &source)?,
+        Proof::Nothing => Alignment::behind_last(log, domains),
     };
-    if let Some(last) = alignment.owed()
-        && has_applied_only(connection, &source, last).await?
-    {
-        tracing::info!(
-            source = context.upstream.name(),
-            "the upstream has applied the log's last transaction, {last}, and has none of it in its binlog: going on behind it, by \
-             its GTID alone"
-        );
-        alignment = Alignment::behind_last(log, domains);
+    for last in alignment.all_owed().collect::<Vec<_>>() {
+        if has_applied_only(connection, &source, last).await? {
+            tracing::info!(
+                source = context.upstream.name(),
+                "the upstream has applied {last}, the log's last of its domain, and has not got it in its binlog: going on behind it, \
+                 by its GTID alone"
+            );
+            alignment.go_behind_last_of(last.domain);
+        }
     }
     if new_start.is_none() && has_begun(context) {
         let state = connect_state(connection, alignment.position(), domains).await?;

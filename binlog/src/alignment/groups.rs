@@ -204,8 +204,7 @@ pub(super) fn find_last(
 
 /// Whether one of the domains begins a timeline with a file.
 fn begins(entry: &FileEntry, domains: &Domains) -> bool {
-    let timeline = entry.timeline.as_ref();
-    timeline.is_some_and(|new| new.domains.iter().any(|domain| domains.contains(*domain)))
+    entry.timeline.as_ref().is_some_and(|new| new.begins(domains))
 }
 
 /// The last in a file at whose end the domains' state is `after`.

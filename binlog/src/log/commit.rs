@@ -96,8 +96,8 @@ impl Committer {
         let mut group = Group::default();
         for Job { lane, number, work } in jobs.drain(..) {
             match work {
-                Work::Begin { format, state, domains } => {
-                    self.begin(&mut group, &format, &state, domains)?;
+                Work::Begin { format, state, domains, anew } => {
+                    self.begin(&mut group, &format, &state, domains, anew)?;
                 }
                 Work::Transaction(transaction) => self.add(&mut group, transaction)?,
                 Work::Rotate => self.rotate_on_demand(&mut group)?,
@@ -132,13 +132,14 @@ impl Committer {
         }
     }
 
-    /// Begins domains at a state: in the first file, or in a new one where the log's state of them is another.
+    /// Begins domains at a state: in the first file, or in a new one where the log's state of them is another, or they begin `anew`.
     fn begin(
         &mut self,
         group: &mut Group,
         format: &FormatDescription,
         state: &GtidState,
         domains: Option<Domains>,
+        anew: bool,
     ) -> Result<(), Stop> {
         if domains.is_none() && self.active.is_some() {
             return Ok(());
@@ -151,7 +152,8 @@ impl Committer {
         }
         let list = self.state.list().into_iter().filter(|gtid| !domains.contains(gtid.domain));
         let list: Vec<_> = list.chain(domains.of_list(&state.list())).collect();
-        let timeline = Timeline::between(&self.state, &GtidState::from_list(&list));
+        let anew = if anew { domains } else { Domains::only([]) };
+        let timeline = Timeline::between(&self.state, &GtidState::from_list(&list), &anew);
         if timeline.domains.is_empty() {
             return Ok(());
         }
@@ -447,7 +449,7 @@ impl Committer {
     /// Transactions that spill keep room for the header events of the file they may become.
     fn tell_header_len(&self) {
         if let Some(active) = &self.active {
-            let head = head(&active.entry.format, &self.state.list(), 0, 0);
+            let head = head(&active.entry.format, &self.state.list(), None, 0);
             self.shared.space.set_header_len(head.len() as u64);
         }
     }

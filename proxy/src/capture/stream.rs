@@ -368,7 +368,12 @@ impl<'a> Stream<'a> {
         let position = print_list(&begins.position());
         self.begins_anew = upstream.begins_anew(log, begins).map_err(Fault::Note)?;
         upstream.begins_at(&position);
-        self.in_flight.add(submitter.begin_domains(format, state, domains), 0);
+        let ticket = if self.begins_anew {
+            submitter.begin_anew(format, state, domains)
+        } else {
+            submitter.begin_domains(format, state, domains)
+        };
+        self.in_flight.add(ticket, 0);
         self.begin = None;
         has_begun.store(true, Ordering::Relaxed);
         Ok(())

@@ -4,9 +4,9 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use spillway_binlog::Log;
 use spillway_binlog::gtid::Domains;
 use spillway_binlog::gtid::mariadb::{self, GtidState};
-use spillway_binlog::{Log, LogEnd};
 
 use crate::capture::StartPosition;
 
@@ -19,11 +19,20 @@ struct Wanted {
     start: StartPosition,
     /// The log's newest file when it was asked for; 0 is none.
     file: u64,
-    /// What the log is told to begin with. Once that is its state, it has: nothing more is handed to it before the note is gone.
+    /// What the log is told to begin with, from when it may have begun: nothing more is handed to it before the note is gone.
     begins: Option<GtidState>,
 }
 
 impl Wanted {
+    /// Whether the log has begun it. With its first file it begins no timeline, and had nothing of the source before.
+    fn has_begun(&self, log: &Log, domains: &Domains) -> bool {
+        let Some(begins) = &self.begins else { return false };
+        let is_first = || {
+            self.file == 0 && log.end().file > 0 && *begins == domains.of_state(&log.gtid_state())
+        };
+        log.has_begun_behind(self.file, domains) || is_first()
+    }
+
     fn to_text(&self, source: &str) -> String {
         let Self { start, file, begins } = self;
         let mut text = format!("source {source}\nstart {start}\nfile {file}\n");
@@ -132,16 +141,16 @@ impl NewStart {
         Ok(Some(start))
     }
 
-    /// Forgets what the log has begun before somebody could say so. Answers whether there was such a one.
+    /// Forgets what the log has begun before somebody could say so. Answers whether there was such a one. A state does not tell: that
+    /// of the history before can be the same.
     pub(super) fn forget_begun(
         &self,
         log: &Log,
         source: &str,
         domains: &Domains,
     ) -> io::Result<bool> {
-        let begins = self.lock().wanted.as_ref().and_then(|wanted| wanted.begins.clone());
-        let state = domains.of_state(&log.gtid_state());
-        let has = log.end() != LogEnd::default() && begins.is_some_and(|begins| begins == state);
+        let wanted = self.lock().wanted.clone();
+        let has = wanted.is_some_and(|wanted| wanted.has_begun(log, domains));
         if has {
             self.begun(log, source)?;
         }

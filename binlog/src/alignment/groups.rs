@@ -175,6 +175,19 @@ pub(super) fn last(log: &Log, domains: &Domains) -> Result<Option<(Group, GtidSt
     Ok(None)
 }
 
+impl Log {
+    /// The last transaction of some domains that is of their timeline: its GTID, the number of its file, and where it starts there.
+    ///
+    /// # Errors
+    /// [`AlignError`].
+    pub fn last_transaction(
+        &self,
+        domains: &Domains,
+    ) -> Result<Option<(Gtid, u64, u64)>, AlignError> {
+        Ok(last(self, domains)?.map(|(last, _)| (last.gtid, last.file, last.start)))
+    }
+}
+
 /// The last transaction that `fits`, in the files that may hold it as far as their indexes tell.
 pub(super) fn find_last(
     log: &Log,

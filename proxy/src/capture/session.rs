@@ -40,6 +40,7 @@ pub(super) async fn run(
     }
     let mut stream = Stream::new(context, plan.begin, plan.alignment, checksum, target);
     stream.acknowledger = acknowledger;
+    stream.vouched = plan.vouched;
     stream.held_up_at = attempts.held_up_at();
     stream::run(connection, stream, attempts).await
 }
@@ -130,6 +131,8 @@ struct Plan {
     file: String,
     begin: Option<Begin>,
     alignment: Alignment,
+    /// The log's last transaction, which the source is vouched for to hold in another form.
+    vouched: Option<Gtid>,
 }
 
 /// With the log's last transaction of the source, or behind it; where the log has nothing of it, or is to have none of what it
@@ -144,8 +147,15 @@ async fn plan(
         context.has_begun.store(true, Ordering::Relaxed);
     }
     let new_start = context.upstream.take_new_start();
+    let vouched = context.upstream.vouched(log, domains)?;
+    if let Some(gtid) = vouched {
+        tracing::warn!(
+            source = context.upstream.name(),
+            "going on behind {gtid}, which the source is vouched for to hold in another form (ALTER SOURCE CONTINUE)"
+        );
+    }
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
-    let alignment = match (has_begun(context), at_its_word) {
+    let alignment = match (has_begun(context), at_its_word || vouched.is_some()) {
         (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
         _ => Alignment::behind_last(log, domains),
     };
@@ -156,13 +166,14 @@ async fn plan(
             file: String::new(),
             begin: None,
             alignment,
+            vouched,
         });
     }
     let state = match new_start.as_ref().unwrap_or(&context.options.start) {
         StartPosition::Oldest => {
             let file = connection.query_value("SHOW BINARY LOGS").await?;
             let begin = Some(Begin::WithGtidList);
-            return Ok(Plan { connect_state: None, file, begin, alignment });
+            return Ok(Plan { connect_state: None, file, begin, alignment, vouched: None });
         }
         StartPosition::Current => source,
         StartPosition::Gtid(list) => GtidState::from_list(list),
@@ -170,7 +181,7 @@ async fn plan(
     let state = domains.of_state(&state);
     let connect_state = Some(connect_state(connection, &state.position(), domains).await?);
     let begin = Some(Begin::WithState(state));
-    Ok(Plan { connect_state, file: String::new(), begin, alignment })
+    Ok(Plan { connect_state, file: String::new(), begin, alignment, vouched: None })
 }
 
 /// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first

@@ -55,6 +55,10 @@ pub(super) struct Stream<'a> {
     watch: Watch<'a>,
     /// Of a semi-synchronous dump.
     pub(super) acknowledger: Option<Acknowledger>,
+    /// The log's last transaction, which the source is vouched for to hold in another form, until a newer one is on disk.
+    pub(super) vouched: Option<Gtid>,
+    /// The first that is newer.
+    newer: Option<Ticket>,
     /// A transaction that no session could take yet: before it is passed, all is not well.
     pub(super) held_up_at: Option<Gtid>,
     /// The last event was a heartbeat.
@@ -102,6 +106,8 @@ impl<'a> Stream<'a> {
             target,
             watch: Watch::new(context),
             acknowledger: None,
+            vouched: None,
+            newer: None,
             held_up_at: None,
             idle: false,
             skipped: BTreeSet::new(),
@@ -129,6 +135,7 @@ impl<'a> Stream<'a> {
                 self.streaming(attempts);
             }
             self.publish();
+            self.note_continued();
             self.note_caught_up();
             if std::mem::take(&mut self.idle) {
                 // The upstream has nothing to send: that must be because the log has all it has.
@@ -299,6 +306,9 @@ impl<'a> Stream<'a> {
         if let Some(acknowledger) = &mut self.acknowledger {
             acknowledger.handed_over(&ticket);
         }
+        if self.vouched.is_some() && self.newer.is_none() {
+            self.newer = Some(ticket.clone());
+        }
         self.in_flight.add(ticket, bytes);
         Ok(())
     }
@@ -409,6 +419,15 @@ impl<'a> Stream<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What was vouched for is not the log's last transaction any more, and never will be again.
+    fn note_continued(&mut self) {
+        if self.newer.take_if(|newer| newer.is_durable()).is_none() {
+            return;
+        }
+        let Context { log, upstream, .. } = self.context;
+        self.vouched.take().into_iter().for_each(|vouched| upstream.has_continued(log, vouched));
     }
 
     /// Tells the log once it has what this and every other upstream had when their sessions began.

@@ -1,7 +1,7 @@
 //! Real upstreams whose history becomes another, and an operator's way on.
 
 use spillway_integration_tests::replica::{self, REPLICA_USER};
-use spillway_integration_tests::servers::{APP_USER, Server};
+use spillway_integration_tests::servers::{CAPTURE_USER, Server};
 use spillway_integration_tests::spillway::{self, Spillway};
 use spillway_integration_tests::stack::{
     Stack, assert_files_valid, assert_streams_equal, wait_idle,
@@ -149,7 +149,7 @@ fn a_history_that_has_come_to_the_same_gtid_is_a_timeline_of_its_own() {
 fn a_promoted_replica_with_the_last_transaction_in_another_form_is_continued() {
     let mut stack = started();
     let promoted = Server::replica_with(&["--server-id=102", "--binlog-format=ROW"]);
-    replica::attach(&promoted, stack.upstream.port(), APP_USER);
+    replica::attach(&promoted, stack.upstream.port(), CAPTURE_USER);
     let statement = "UPDATE d.t SET t = 'by a statement' WHERE id = 2";
     stack.upstream.run(&format!("SET SESSION binlog_format = 'STATEMENT'; {statement}"));
     stack.assert_equal();

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::abort::AbortOnPanic;
 use super::active::{ActiveFile, head};
 use super::files::file_name;
-use super::full_disk::retry_while_full;
 use super::published::{Health, LogEnd};
 use super::queue::{Job, Work};
+use super::shortage::{retry_while_out_of_files, retry_while_short};
 use super::syncer::{SyncFailed, Unsynced};
 use super::timeline::Timeline;
 use super::{CommitLevel, Shared, copy, large, verified};
@@ -218,7 +218,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
         let before = active.position;
-        retry_while_full(&shared, || copy::append(active, &mut spilled))?;
+        retry_while_short(&shared, || copy::append(active, &mut spilled))?;
         shared.options.observer.committed(1, active.position - before);
         Ok(())
     }
@@ -260,13 +260,16 @@ impl Committer {
         let place = shared.place();
         let number = self.finish_active()?;
         // Until now the head was a hole: it needs room on the disk as any other write.
-        retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
+        retry_while_short(&shared, || {
+            spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0)
+        })?;
         spilled.file.file.sync_data()?;
         let entry = place.entry(number, format, self.state.list());
-        retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
+        retry_while_short(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
-        place.fs.sync_dir(shared.space.dir())?;
-        place.fs.sync_dir(place.dir)?;
+        for dir in [shared.space.dir(), place.dir] {
+            retry_while_out_of_files(&shared, || place.fs.sync_dir(dir))?;
+        }
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
         // Before the file is published: who sees the transaction must find its GTID.
@@ -310,7 +313,7 @@ impl Committer {
         }
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
-        retry_while_full(&shared, || {
+        retry_while_short(&shared, || {
             let mut parts: Vec<_> = transactions.iter().map(|one| IoSlice::new(one)).collect();
             active.append(&mut parts)
         })?;
@@ -385,7 +388,7 @@ impl Committer {
         let active = self.active()?;
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
-        retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
+        retry_while_short(&shared, || active.append_rotate(&next, shared.options.server_id))?;
         shared.syncer.take_over()?;
         active.sync()?;
         Ok(number)
@@ -410,7 +413,7 @@ impl Committer {
     ) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let list = self.state.list();
-        let new = retry_while_full(&shared, || {
+        let new = retry_while_short(&shared, || {
             let (format, list) = (format.clone(), list.clone());
             ActiveFile::create(&shared.place(), number, format, list, timeline.cloned())
         })?;
@@ -434,9 +437,9 @@ impl Committer {
         let place = shared.place();
         if number == 1 {
             // Recovery relies on a hint being there, however old, once there is a second file.
-            retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
+            retry_while_short(&shared, || verified::write(&place, &shared.files.all(), position))?;
         }
-        retry_while_full(&shared, || shared.write_index())?;
+        retry_while_short(&shared, || shared.write_index())?;
         if let Some(mut old) = old {
             old.finish_index(shared.options.fs.as_ref(), before);
         }
@@ -466,7 +469,7 @@ impl Committer {
         self.shared.published.update(|view| {
             view.end = end;
             view.state = state;
-            if view.health == Health::DiskFull {
+            if view.health.shortage().is_some() {
                 view.health = Health::Running;
             }
             view.reach(&self.lanes, true, durable);

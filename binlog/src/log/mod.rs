@@ -5,7 +5,6 @@ mod active;
 mod commit;
 mod copy;
 mod files;
-mod full_disk;
 mod index;
 mod large;
 mod note;
@@ -13,6 +12,7 @@ mod published;
 mod purge;
 mod queue;
 mod readers;
+mod shortage;
 mod syncer;
 mod timeline;
 mod verified;
@@ -315,6 +315,11 @@ impl Log {
     /// Whether the log records, and if not, why.
     pub fn health(&self) -> Health {
         self.shared.published.view().health
+    }
+
+    /// Resolves when the log's health is another than `seen`.
+    pub async fn health_changed(&self, seen: &Health) -> Health {
+        std::future::poll_fn(|cx| self.shared.published.poll_health(cx, seen)).await
     }
 
     /// Whether the log has, since it was opened, everything its sources had. Before that a replica may be ahead of it and no more

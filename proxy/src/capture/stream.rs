@@ -131,8 +131,9 @@ impl<'a> Stream<'a> {
                 return Err(Fault::Anew);
             }
             let is_on = self.format.is_some() && self.alignment.owed().is_none();
+            let health = self.context.log.health();
             if is_on && self.held_up_at.is_none() {
-                self.streaming(attempts);
+                self.streaming(attempts, &health);
             }
             self.publish();
             self.note_continued();
@@ -153,6 +154,8 @@ impl<'a> Stream<'a> {
                     filled.map_err(|_| self.silent())??;
                     heard = true;
                 }
+                // What is sent meanwhile is taken, as far as memory goes, but not recorded.
+                _ = self.context.log.health_changed(&health) => {}
                 ready = ready(self.acknowledger.as_ref()) => ready?,
                 answer = self.watch.answered() => self.answered(&answer, attempts)?,
             }
@@ -250,11 +253,14 @@ impl<'a> Stream<'a> {
     }
 
     /// Events arrive that go on where the log ends.
-    fn streaming(&mut self, attempts: &mut Attempts) {
+    fn streaming(&mut self, attempts: &mut Attempts, health: &Health) {
         attempts.streaming();
         self.watch.streaming();
         self.context.metrics.up.set(1);
-        set_state(self.context, CaptureState::Streaming, "");
+        match health.shortage() {
+            Some(told) => paused(self.context, told),
+            None => set_state(self.context, CaptureState::Streaming, ""),
+        }
     }
 
     fn event(&mut self, event: &[u8]) -> Result<(), Fault> {
@@ -411,11 +417,10 @@ impl<'a> Stream<'a> {
         while let Some(ticket) = self.in_flight.oldest(limit) {
             match timeout(LOOK_EVERY, ticket.written()).await {
                 Ok(written) => written?,
-                Err(_) if self.context.log.health() == Health::DiskFull => {
-                    let reason = "the log's disk is full: make room, recording goes on by itself";
-                    set_state(self.context, CaptureState::PausedForDisk, reason);
+                Err(_) => {
+                    let health = self.context.log.health();
+                    health.shortage().into_iter().for_each(|told| paused(self.context, told));
                 }
-                Err(_) => {}
             }
         }
         Ok(())
@@ -475,6 +480,11 @@ impl<'a> Stream<'a> {
             );
         }
     }
+}
+
+/// The log waits for something, and all behind it.
+fn paused(context: &Context, told: &str) {
+    set_state(context, CaptureState::PausedForDisk, told);
 }
 
 /// Resolves when there is something to acknowledge.

@@ -32,7 +32,7 @@ pub enum CaptureState {
     Connecting,
     /// Events arrive and are recorded.
     Streaming,
-    /// The log's disk is full; goes on by itself.
+    /// The log's disk is full, or it may open no more files; goes on by itself.
     PausedForDisk,
     /// The source's history is not the one in the log; nothing is appended until an operator decides.
     Diverged,

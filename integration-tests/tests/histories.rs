@@ -134,8 +134,11 @@ fn a_history_that_has_come_to_the_same_gtid_is_a_timeline_of_its_own() {
     assert_eq!(stack.replica.query("SELECT COUNT(*) FROM d.t").scalar(), "3");
     // Once the old timeline is purged its GTID is the new one's, and the rebuilt replica goes on from it.
     assert_files_valid(&stack.spillway);
-    let begins = stack.spillway.binlog_files().remove(1);
-    let begins = begins.file_name().unwrap().to_str().unwrap().to_owned();
+    let dir = stack.spillway.binlog_dir();
+    let files = spillway::run(&["binlog", "verify", dir.to_str().unwrap()]).expect_code(0).stdout;
+    let mut timelines = files.lines().filter(|line| line.contains("begins a new timeline"));
+    let begins = timelines.next().and_then(|line| line.split_whitespace().nth(1)).unwrap();
+    assert_eq!(timelines.next(), None);
     let mut client = stack.spillway.replica_client().unwrap();
     client.query(&format!("PURGE BINARY LOGS TO '{begins}'")).expect("PURGE");
     replica::stop(&stack.replica);

@@ -532,11 +532,11 @@ fn a_file_that_cannot_be_opened_because_too_many_are_is_waited_for() {
     let created = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.000002"));
     let indexed = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.index.new"));
     let renamed = |operation: &Operation| matches!(operation, Operation::Rename(path) if path.ends_with("binlog.000002"));
-    let cases: [(fn(&Operation) -> bool, bool); 3] =
-        [(created, false), (indexed, false), (renamed, true)];
-    for (fails_at, is_large) in cases {
-        let sample = Sample::new();
-        let fs = Arc::new(FaultyFileSystem::at_first(Fault::OutOfFiles, fails_at));
+    let faulty = |at| FaultyFileSystem::at_first(Fault::OutOfFiles, at);
+    for (fs, is_large) in
+        [(faulty(created), false), (faulty(indexed), false), (faulty(renamed), true)]
+    {
+        let (sample, fs) = (Sample::new(), Arc::new(fs));
         let log = Log::open(LogOptions { fs: fs.clone(), ..small_limits(&sample) }).unwrap();
         let source = log.submitter();
         let begun = source.begin(Arc::new(format()), GtidState::default());

@@ -13,7 +13,8 @@ use super::files::file_name;
 use super::published::{Health, LogEnd};
 use super::queue::{Job, Work};
 use super::shortage::{retry_while_out_of_files, retry_while_short};
-use super::syncer::{SyncFailed, Unsynced};
+use super::stop::Stop;
+use super::syncer::Unsynced;
 use super::timeline::Timeline;
 use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
@@ -47,25 +48,6 @@ pub(crate) struct Committer {
 struct Group {
     transactions: Vec<Vec<u8>>,
     bytes: u64,
-}
-
-/// Why nothing more is recorded.
-pub(super) enum Stop {
-    Failed(io::Error),
-    /// Closed while the disk was full, or latched elsewhere.
-    Closed,
-}
-
-impl From<SyncFailed> for Stop {
-    fn from(_: SyncFailed) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl Committer {

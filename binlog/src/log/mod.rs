@@ -13,6 +13,7 @@ mod purge;
 mod queue;
 mod readers;
 mod shortage;
+mod stop;
 mod syncer;
 mod timeline;
 mod verified;

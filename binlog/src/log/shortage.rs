@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use super::Shared;
-use super::commit::Stop;
 use super::published::Health;
+use super::stop::Stop;
 use crate::fs;
 
 /// How long to wait before what found no room is tried again. The crate's tests fill many disks.

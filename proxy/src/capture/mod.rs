@@ -7,6 +7,7 @@ mod attempts;
 mod backoff;
 pub(crate) mod connection;
 pub(crate) mod fault;
+mod in_flight;
 mod login;
 mod packets;
 mod peers;

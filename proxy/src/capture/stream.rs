@@ -1,6 +1,6 @@
 //! The dump's events: checked, put together to transactions, matched with the log's end, handed to the log under a byte bound.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
+use super::in_flight::InFlight;
 use super::packets::PacketError;
 use super::semi_sync::Acknowledger;
 use super::watch::{Answer, Watch};
@@ -26,8 +27,6 @@ use crate::source::CaptureState;
 
 /// Bytes handed to the log and not yet written at which reading waits: enough for whole commit groups from one source.
 const MAX_IN_FLIGHT: u64 = 64 << 20;
-/// A ticket is kept for about this many bytes.
-const TICKET_EVERY: u64 = 1 << 20;
 
 /// How an empty log begins.
 #[derive(Clone, Debug)]
@@ -492,39 +491,5 @@ async fn ready(acknowledger: Option<&Acknowledger>) -> Result<(), Fault> {
     match acknowledger {
         Some(acknowledger) => Ok(acknowledger.ready().await?),
         None => std::future::pending().await,
-    }
-}
-
-/// What the log has not told to be written yet.
-#[derive(Debug, Default)]
-struct InFlight {
-    /// A ticket, and the bytes handed over since the one before it.
-    tickets: VecDeque<(Ticket, u64)>,
-    bytes: u64,
-}
-
-impl InFlight {
-    fn add(&mut self, ticket: Ticket, bytes: u64) {
-        self.bytes += bytes;
-        match self.tickets.back_mut() {
-            Some((last, sum)) if *sum < TICKET_EVERY => {
-                *last = ticket;
-                *sum += bytes;
-            }
-            _ => self.tickets.push_back((ticket, bytes)),
-        }
-    }
-
-    /// The oldest ticket still to be waited for while `limit` bytes or more are in flight.
-    fn oldest(&mut self, limit: u64) -> Option<Ticket> {
-        while let Some((ticket, bytes)) = self.tickets.front() {
-            if !ticket.is_written() {
-                break;
-            }
-            self.bytes -= bytes;
-            self.tickets.pop_front();
-        }
-        let (ticket, _) = self.tickets.front()?;
-        (self.bytes >= limit).then(|| ticket.clone())
     }
 }

@@ -12,7 +12,7 @@ MARIADB := mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core \
 TOOLS := openssl=openssl
 # Authentication plugins that the core packages lack.
 export SPILLWAY_PLUGIN_DIR := $(CURDIR)/.servers/plugins
-# A further server: unpacked beside the installed one, not installed.
+# Further servers: unpacked beside the installed one, not installed.
 export SPILLWAY_SERVERS_DIR ?= $(CURDIR)/.servers
 # The series the tests are written for.
 SERIES := 10.11
@@ -39,7 +39,7 @@ soak: need-series plugins newer-series ## the log against its model and the test
 	SPILLWAY_RENAMES=$${SPILLWAY_RENAMES:-1000} $(CARGO) test -p spillway-binlog --test renames
 	SPILLWAY_CUT_EVERY=$${SPILLWAY_CUT_EVERY:-1} $(CARGO) test -p spillway --test capture any_kind
 	SPILLWAY_HISTORIES=$${SPILLWAY_HISTORIES:-1000} $(CARGO) test -p spillway --test capture any_history
-	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_RESTARTS=$${SPILLWAY_RESTARTS:-600} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
+	SPILLWAY_KILLS=$${SPILLWAY_KILLS:-200} SPILLWAY_RESTARTS=$${SPILLWAY_RESTARTS:-1300} SPILLWAY_LOAD_STEPS=$${SPILLWAY_LOAD_STEPS:-600} \
 	SPILLWAY_PACKETS=$${SPILLWAY_PACKETS:-3} SPILLWAY_LARGE_ROW_MIB=$${SPILLWAY_LARGE_ROW_MIB:-900} \
 	SPILLWAY_LARGE_MIB=$${SPILLWAY_LARGE_MIB:-5120} SPILLWAY_LARGE_KILLS=$${SPILLWAY_LARGE_KILLS:-20} \
 	  $(CARGO) test -p spillway-integration-tests --test main -- --nocapture $(ARGS)
@@ -74,4 +74,5 @@ plugins: need-series
 	@integration-tests/plugins.sh $(SPILLWAY_PLUGIN_DIR)
 
 newer-series:
-	@integration-tests/series.sh $(SPILLWAY_SERVERS_DIR)/11.8
+	@integration-tests/series.sh mariadb-11.8 $(SPILLWAY_SERVERS_DIR)/11.8
+	@integration-tests/series.sh mysql-9.7 $(SPILLWAY_SERVERS_DIR)/mysql-9.7

@@ -8,7 +8,7 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use sha1::{Digest, Sha1};
+use crate::scramble::{caching_sha2_token, native_token};
 
 /// Longest payload of one packet; a longer message continues in the next one.
 pub const MAX_PACKET: usize = 0xFF_FFFF;
@@ -31,6 +31,8 @@ pub const COM_STMT_EXECUTE: u8 = 0x17;
 pub const COM_STMT_FETCH: u8 = 0x1c;
 /// COM_RESET_CONNECTION.
 pub const COM_RESET_CONNECTION: u8 = 0x1f;
+
+const CACHING_SHA2: &str = "caching_sha2_password";
 
 const CLIENT_CONNECT_WITH_DB: u32 = 1 << 3;
 const CLIENT_LONG_PASSWORD: u32 = 1;
@@ -289,7 +291,7 @@ impl Client {
         self.reader.get_ref().set_read_timeout(Some(timeout)).unwrap();
     }
 
-    /// COM_CHANGE_USER, with mysql_native_password.
+    /// COM_CHANGE_USER, with mysql_native_password, or caching_sha2_password where the server knows the password's hash.
     ///
     /// # Errors
     /// The server's error, or that of the connection.
@@ -335,6 +337,8 @@ impl Client {
             match packet.first() {
                 Some(0x00) => return Ok(()),
                 Some(0xfe) => self.switch_plugin(&packet, password)?,
+                // caching_sha2_password: the server knew the password's hash; its OK follows.
+                _ if packet == [0x01, 0x03] => {}
                 _ => return Err(unexpected(&packet)),
             }
         }
@@ -343,11 +347,12 @@ impl Client {
     fn switch_plugin(&mut self, packet: &[u8], password: &str) -> Result<(), Error> {
         let mut rest = &packet[1..];
         let plugin = take_c_string(&mut rest);
-        if plugin != "mysql_native_password" {
-            return Err(Error::Protocol(format!("this client does not know {plugin}")));
-        }
         self.greeting.scramble = rest.strip_suffix(&[0]).unwrap_or(rest).to_vec();
-        let token = native_token(password, &self.greeting.scramble);
+        let token = match plugin.as_str() {
+            "mysql_native_password" => native_token(password, &self.greeting.scramble),
+            CACHING_SHA2 => caching_sha2_token(password, &self.greeting.scramble),
+            _ => return Err(Error::Protocol(format!("this client does not know {plugin}"))),
+        };
         self.send(&token)
     }
 
@@ -399,18 +404,6 @@ pub fn unexpected(packet: &[u8]) -> Error {
         _ => ("", text.as_str()),
     };
     Error::Server { code, sqlstate: sqlstate.to_owned(), message: message.to_owned() }
-}
-
-fn native_token(password: &str, scramble: &[u8]) -> Vec<u8> {
-    if password.is_empty() {
-        return Vec::new();
-    }
-    let stage1 = Sha1::digest(password.as_bytes());
-    let stage2 = Sha1::digest(stage1);
-    let mut salted = scramble.to_vec();
-    salted.extend_from_slice(&stage2);
-    let mask = Sha1::digest(&salted);
-    stage1.iter().zip(mask.iter()).map(|(a, b)| a ^ b).collect()
 }
 
 fn parse_greeting(packet: &[u8]) -> Result<Greeting, Error> {

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const NO_CUT: u64 = u64::MAX;
+const SEEN: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Which way bytes go.
@@ -24,6 +25,10 @@ struct State {
     down_left: AtomicU64,
     stalled: AtomicBool,
     accepted: AtomicU64,
+    /// Where the next connection goes.
+    target: AtomicU16,
+    /// The first bytes that went down since somebody looked.
+    seen: Mutex<Vec<u8>>,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -39,13 +44,14 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
+        state.target.store(target, Ordering::SeqCst);
         state.up_left.store(NO_CUT, Ordering::SeqCst);
         state.down_left.store(NO_CUT, Ordering::SeqCst);
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 shared.accepted.fetch_add(1, Ordering::SeqCst);
-                let _ = connect(client, target, &shared);
+                let _ = connect(client, &shared);
             }
         });
         Self { port, state }
@@ -66,11 +72,22 @@ impl Proxy {
         self.state.left(direction).store(bytes, Ordering::SeqCst);
     }
 
+    /// What has gone down since the last call, its first 64 KiB.
+    pub fn take_seen(&self) -> Vec<u8> {
+        std::mem::take(&mut self.state.seen.lock().unwrap())
+    }
+
     /// Cuts all open connections now.
     pub fn cut_now(&self) {
         for stream in self.state.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Leads to another port on 127.0.0.1 from now on, and cuts what is open.
+    pub fn lead_to(&self, target: u16) {
+        self.state.target.store(target, Ordering::SeqCst);
+        self.cut_now();
     }
 
     /// While stalled, bytes are neither read nor passed on; connections stay open.
@@ -86,10 +103,16 @@ impl State {
             Direction::Down => &self.down_left,
         }
     }
+
+    fn see(&self, bytes: &[u8]) {
+        let mut seen = self.seen.lock().unwrap();
+        let room = SEEN - seen.len();
+        seen.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
 }
 
-fn connect(client: TcpStream, target: u16, state: &Arc<State>) -> std::io::Result<()> {
-    let server = TcpStream::connect(("127.0.0.1", target))?;
+fn connect(client: TcpStream, state: &Arc<State>) -> std::io::Result<()> {
+    let server = TcpStream::connect(("127.0.0.1", state.target.load(Ordering::SeqCst)))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let mut open = state.open.lock().unwrap();
@@ -113,6 +136,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, direction: Direction, state: &St
             Ok(count) => count,
         };
         let passed = allowed(state.left(direction), count);
+        if direction == Direction::Down {
+            state.see(&buffer[..passed]);
+        }
         if to.write_all(&buffer[..passed]).is_err() || passed < count {
             break;
         }

@@ -1,4 +1,4 @@
-//! The MariaDB releases the tests run: the installed one, and a newer one that `make test` unpacks where it can.
+//! The MariaDB releases the tests run: the installed one, and a newer one that `make test` unpacks where it can. Where MySQL is.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,11 @@ impl Release {
 
     /// MariaDB 11.8, or `None`, said aloud with the name of the test, where it is not.
     pub fn newer() -> Option<Self> {
-        let dir = std::env::var_os("SPILLWAY_SERVERS_DIR").map(PathBuf::from).unwrap_or_default();
-        let root = dir.join(NEWER);
-        if root.join("usr/sbin/mariadbd").exists() {
-            return Some(Self { root: Some(root) });
-        }
-        let test = std::thread::current().name().unwrap_or_default().to_owned();
-        // Past the test harness, which keeps what a passing test prints to itself.
-        let message = format!("NOT TESTED: {test}: there is no MariaDB {NEWER} ({root:?})\n");
-        let _ = std::io::stderr().write_all(message.as_bytes());
-        None
+        unpacked(NEWER, "usr/sbin/mariadbd", &format!("MariaDB {NEWER}")).map(Self::below)
+    }
+
+    fn below(root: PathBuf) -> Self {
+        Self { root: Some(root) }
     }
 
     /// Its server program.
@@ -88,6 +83,21 @@ impl Release {
         tool::run_command(&mut command).expect_code(0);
         dir
     }
+}
+
+/// The directory of an unpacked server below `$SPILLWAY_SERVERS_DIR`, or `None`, said aloud with the name of the test, where
+/// it is not.
+pub(crate) fn unpacked(name: &str, program: &str, server: &str) -> Option<PathBuf> {
+    let dir = std::env::var_os("SPILLWAY_SERVERS_DIR").map(PathBuf::from).unwrap_or_default();
+    let root = dir.join(name);
+    if root.join(program).exists() {
+        return Some(root);
+    }
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    // Past the test harness, which keeps what a passing test prints to itself.
+    let message = format!("NOT TESTED: {test}: there is no {server} ({root:?})\n");
+    let _ = std::io::stderr().write_all(message.as_bytes());
+    None
 }
 
 /// On `$PATH`, or where Debian puts it, which is not on every user's path.

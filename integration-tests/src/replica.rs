@@ -27,6 +27,12 @@ pub fn attach_at(server: &Server, source_port: u16, login: (&str, &str), gtid: &
     ));
 }
 
+/// As [`attach`], to apply the transactions of one domain alone.
+pub fn attach_for_domain(server: &Server, source_port: u16, login: (&str, &str), domain: u32) {
+    attach(server, source_port, login);
+    server.run(&format!("STOP SLAVE; CHANGE MASTER TO DO_DOMAIN_IDS = ({domain}); START SLAVE"));
+}
+
 /// STOP SLAVE.
 pub fn stop(server: &Server) {
     server.run("STOP SLAVE");
@@ -37,19 +43,23 @@ pub fn start(server: &Server) {
     server.run("START SLAVE");
 }
 
-/// Waits until the replica has applied `position`. Fails at once when its SQL thread stops with an error.
+/// Waits until the replica has applied `position`, as long as it makes progress. Fails at once when its SQL thread stops with an
+/// error.
 pub fn wait_applied(server: &Server, position: &str) {
     let wanted = sorted(position);
-    let (begin, deadline) = (Instant::now(), wait::deadline());
+    let (mut since, mut before) = (Instant::now(), String::new());
     let mut client = server.root();
     loop {
         let seen = client.query("SELECT @@GLOBAL.gtid_slave_pos").expect("replica").scalar();
         if sorted(&seen) == wanted {
             return;
         }
+        if seen != before {
+            (since, before) = (Instant::now(), seen.clone());
+        }
         let status = client.query("SHOW SLAVE STATUS").expect("SHOW SLAVE STATUS");
         let fine = status.named("Last_SQL_Errno").as_deref() == Some("0");
-        if !fine || begin.elapsed() > deadline {
+        if !fine || since.elapsed() > wait::deadline() {
             panic!("the replica is at {seen} instead of {position}:\n{}", state(&mut client));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -248,7 +248,8 @@ impl Server {
     }
 }
 
-fn copy_tree(from: &Path, to: &Path) {
+/// Copies a directory.
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
     let mut command = Command::new("cp");
     tool::run_command(command.args(["-a", "--reflink=auto"]).arg(from).arg(to)).expect_code(0);
 }

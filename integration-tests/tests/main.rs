@@ -6,6 +6,7 @@
 mod changes;
 mod cli;
 mod encryption;
+mod failover;
 mod groups;
 mod gtid_lists;
 mod histories;
@@ -14,6 +15,8 @@ mod interruptions;
 mod large;
 mod log_files;
 mod many_sources;
+mod mysql;
+mod mysql_relay;
 mod oracles;
 mod packets;
 mod packing;

@@ -9,6 +9,7 @@ use spillway_integration_tests::load::{self, Plan, Running};
 use spillway_integration_tests::logical::{self, Compared, Stream};
 use spillway_integration_tests::proxy::Proxy;
 use spillway_integration_tests::replica::{self, REPLICA_USER};
+use spillway_integration_tests::rng::Rng;
 use spillway_integration_tests::servers::{APP_USER, Server};
 use spillway_integration_tests::spillway::Spillway;
 use spillway_integration_tests::stack::{assert_files_valid, roll_back_prepared};
@@ -83,25 +84,27 @@ impl Iterator for OfDomain {
     }
 }
 
-/// Two upstreams, one Spillway, one replica.
+/// Two upstreams, one Spillway, and its replicas, each with the schemas it has to have in the end.
 struct Two {
     first: Server,
     second: Server,
     spillway: Spillway,
-    replica: Server,
+    replicas: Vec<(Server, &'static [&'static str])>,
 }
 
 impl Two {
-    /// Each upstream has old events of the other's domain.
+    /// Each upstream has old events of the other's domain. One replica has all, the other applies the second upstream's domain.
     fn start() -> Self {
         let (first, second) = (upstream(1), upstream(2));
         write_elsewhere(&first, 2, "old_in_first");
         write_elsewhere(&second, 1, "old_in_second");
         let mut spillway = prepared(first.port(), second.port());
         spillway.start();
-        let replica = Server::replica();
-        replica::attach(&replica, spillway.replica_port(), REPLICA_USER);
-        Self { first, second, spillway, replica }
+        let (whole, partial) = (Server::replica(), Server::replica_with(&["--server-id=102"]));
+        replica::attach(&whole, spillway.replica_port(), REPLICA_USER);
+        replica::attach_for_domain(&partial, spillway.replica_port(), REPLICA_USER, 2);
+        let replicas = vec![(whole, &[FIRST, SECOND][..]), (partial, &[SECOND])];
+        Self { first, second, spillway, replicas }
     }
 
     fn position(&self) -> String {
@@ -114,8 +117,10 @@ impl Two {
         roll_back_prepared(&self.second);
         let position = self.position();
         self.spillway.wait_recorded(&position);
-        replica::wait_applied(&self.replica, &position);
-        self.assert_tables_equal();
+        for (replica, schemas) in &self.replicas {
+            replica::wait_applied(replica, &position);
+            self.assert_tables_equal(replica, schemas);
+        }
         let compared = [(&self.first, 1), (&self.second, 2)].map(|(server, domain)| {
             let upstream = OfDomain::start(server.port(), APP_USER, domain);
             let spillway = OfDomain::start(self.spillway.replica_port(), REPLICA_USER, domain);
@@ -126,7 +131,7 @@ impl Two {
         compared
     }
 
-    fn assert_tables_equal(&self) {
+    fn assert_tables_equal(&self, replica: &Server, schemas: &[&str]) {
         let of = |server: &Server, schema: &str| -> Vec<String> {
             let contents = checksum::contents(&mut server.root()).into_iter();
             contents.filter(|line| line.contains(schema)).collect()
@@ -134,33 +139,52 @@ impl Two {
         for (server, schema) in [(&self.first, FIRST), (&self.second, SECOND)] {
             let contents = of(server, schema);
             assert!(contents.iter().any(|line| line.starts_with("table ")), "nothing in {schema}");
-            let difference = checksum::first_difference(&contents, &of(&self.replica, schema));
+            let wanted = if schemas.contains(&schema) { contents } else { Vec::new() };
+            let difference = checksum::first_difference(&wanted, &of(replica, schema));
             assert_eq!(difference, None, "in {schema}");
         }
-        assert_eq!(of(&self.replica, "old_in"), Vec::<String>::new(), "nobody records these");
+        assert_eq!(of(replica, "old_in"), Vec::<String>::new(), "nobody records these");
     }
 
-    /// Restarts one of the three, kills Spillway, or stops everything and starts it in another order.
-    fn disturb(&mut self, what: u64) {
+    /// Restarts one of them, kills Spillway, or stops everything and starts it in another order.
+    fn disturb(&mut self, what: Disturbance, rng: &mut Rng) {
         match what {
-            0 => {
+            Disturbance::Spillway => {
                 assert_eq!(self.spillway.stop().code(), Some(0));
                 self.spillway.start();
             }
-            1 => restart(&mut self.first),
-            2 => restart(&mut self.second),
-            3 => {
+            Disturbance::KillSpillway => {
                 self.spillway.kill();
                 self.spillway.start();
             }
-            _ => {
-                self.first.stop();
-                self.spillway.kill();
-                self.second.stop();
-                self.spillway.start();
-                self.second.start();
-                self.first.start();
+            Disturbance::Server(server) => restart(self.servers().swap_remove(server)),
+            Disturbance::Everything => {
+                let mut parts: Vec<Part> =
+                    (0..4).map(Part::Server).chain([Part::Spillway]).collect();
+                rng.shuffle(&mut parts);
+                parts.iter().for_each(|part| self.stop(*part));
+                rng.shuffle(&mut parts);
+                parts.iter().for_each(|part| self.start_again(*part));
             }
+        }
+    }
+
+    fn servers(&mut self) -> Vec<&mut Server> {
+        let replicas = self.replicas.iter_mut().map(|(server, _)| server);
+        [&mut self.first, &mut self.second].into_iter().chain(replicas).collect()
+    }
+
+    fn stop(&mut self, part: Part) {
+        match part {
+            Part::Server(server) => self.servers()[server].stop(),
+            Part::Spillway => self.spillway.kill(),
+        }
+    }
+
+    fn start_again(&mut self, part: Part) {
+        match part {
+            Part::Server(server) => self.servers()[server].start(),
+            Part::Spillway => self.spillway.start(),
         }
     }
 
@@ -179,6 +203,34 @@ impl Two {
     }
 }
 
+/// Something that is stopped and started.
+#[derive(Clone, Copy)]
+enum Part {
+    Server(usize),
+    Spillway,
+}
+
+/// What happens to the five of them.
+#[derive(Clone, Copy, Debug)]
+enum Disturbance {
+    Spillway,
+    KillSpillway,
+    Server(usize),
+    Everything,
+}
+
+impl Disturbance {
+    const ALL: [Self; 7] = [
+        Self::Spillway,
+        Self::KillSpillway,
+        Self::Server(0),
+        Self::Server(1),
+        Self::Server(2),
+        Self::Server(3),
+        Self::Everything,
+    ];
+}
+
 fn restart(server: &mut Server) {
     server.stop();
     server.start();
@@ -188,9 +240,10 @@ fn restart(server: &mut Server) {
 fn two_sources_under_load_and_restarts_of_everything_arrive_whole_and_once() {
     let mut two = Two::start();
     let ports = [two.spillway.relay_port_of(0), two.spillway.relay_port_of(1)];
+    let pause = Duration::from_millis(20);
     let plans = [
-        Plan { schema: FIRST, ..Plan::disturbed(31, 2) },
-        Plan { schema: SECOND, first_worker: 10, ..Plan::disturbed(32, 2) },
+        Plan { schema: FIRST, pause, ..Plan::disturbed(31, 2) },
+        Plan { schema: SECOND, pause, first_worker: 10, ..Plan::disturbed(32, 2) },
     ];
     let loads: Vec<Running> = ports
         .iter()
@@ -200,10 +253,14 @@ fn two_sources_under_load_and_restarts_of_everything_arrive_whole_and_once() {
             Running::start(&[*port], plan)
         })
         .collect();
-    for round in 0..setting("SPILLWAY_RESTARTS", 6) {
+    let (mut rng, mut to_come) = (Rng::of_this_run(), Vec::new());
+    for _ in 0..setting("SPILLWAY_RESTARTS", 7) {
+        if to_come.is_empty() {
+            to_come.extend(Disturbance::ALL);
+            rng.shuffle(&mut to_come);
+        }
         two.let_pass(15);
-        // All five in each five rounds, in another order each time.
-        two.disturb((round * 3 + round / 5 * 2) % 5);
+        two.disturb(to_come.pop().expect("it was just filled"), &mut rng);
         loads.iter().for_each(Running::assert_running);
     }
     two.let_pass(15);
@@ -345,8 +402,7 @@ fn a_large_transaction_of_one_source_does_not_delay_the_other() {
     proxy.stall(false);
     spillway.wait_recorded("1-1-3,2-2-22");
     replica::wait_applied(&replica, "1-1-3,2-2-22");
-    let two = Two { first, second, spillway, replica };
-    two.assert_tables_equal();
+    let two = Two { first, second, spillway, replicas: vec![(replica, &[FIRST, SECOND])] };
     let dump =
         Dump::start(two.spillway.replica_port(), REPLICA_USER, &Request::everything()).unwrap();
     let events = dump.map(Result::unwrap).filter(|event| event.kind == GTID);

@@ -39,6 +39,27 @@ fn a_wrong_password_is_said() {
 }
 
 #[test]
+fn an_account_that_is_not_let_in_is_said_with_what_it_needs() {
+    let upstream = Server::upstream_with(&["--max-password-errors=2"]);
+    let cases = [
+        ("ACCOUNT LOCK", "ACCOUNT UNLOCK", ["account is locked", "ACCOUNT UNLOCK there"]),
+        ("PASSWORD EXPIRE", "PASSWORD EXPIRE NEVER", ["SET PASSWORD", "IDENTIFIED BY '…' there"]),
+    ];
+    for (harm, remedy, words) in cases {
+        upstream.run(&format!("ALTER USER spillway@'%' {harm}"));
+        let mut spillway = Spillway::prepared(&upstream);
+        assert_refused(&mut spillway, &words);
+        let again = "SET PASSWORD FOR spillway@'%' = PASSWORD('capture-secret')";
+        upstream.run(&format!("ALTER USER spillway@'%' {remedy}; {again}"));
+        wait::until("it attaches by itself", || (spillway.http("/readyz")?.0 == 200).then_some(()));
+    }
+    let mut wrong = Spillway::prepared(&upstream).with("[[source]]", "password", "\"wrong\"");
+    wrong.check().expect_code(1);
+    wrong.check().expect_code(1);
+    assert_refused(&mut wrong, &["blocked because of too many", "ACCOUNT UNLOCK there"]);
+}
+
+#[test]
 fn an_upstream_without_a_binlog_is_said() {
     let upstream = Server::upstream_with(&["--skip-log-bin"]);
     assert_refused(&mut Spillway::prepared(&upstream), &["log_bin"]);

@@ -26,7 +26,7 @@ fn relayed_with(options: &[&str]) -> (Server, Spillway) {
     (upstream, spillway)
 }
 
-fn server_error<T>(result: Result<T, Error>) -> (u16, String, String) {
+pub fn server_error<T>(result: Result<T, Error>) -> (u16, String, String) {
     match result {
         Err(Error::Server { code, sqlstate, message }) => (code, sqlstate, message),
         Err(other) => panic!("wanted an error of the server, got: {other}"),
@@ -103,7 +103,7 @@ pub fn current_user(port: u16, user: &str, password: &str) -> String {
     })
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(future)
 }

@@ -1,12 +1,13 @@
 //! Whether what a source sends goes on where the log ends. A source is asked for the log's last transaction once more, and what
-//! it sends is matched against the log, byte for byte: what is equal is skipped, what is behind the last is new, and anything
-//! else is another history.
+//! it sends is matched against the log: what is the same is skipped, what is behind the last is new, and anything else is another
+//! history. The same are equal bytes, and what a replica makes of them when it logs them anew ([`content`]).
 //!
 //! A GTID alone proves nothing: after RESET MASTER, a fail-over, or a restored backup a server has other transactions under the
 //! same numbers. Nor do numbers tell an order: with `gtid_strict_mode` off they go back, and a server asked for what follows
 //! `0-1-3` begins behind the first of that name (observed on MariaDB 10.11). So a source may send an older stretch of the log
 //! again; it is followed, each domain by itself, up to the log's last transaction.
 
+mod content;
 mod groups;
 mod same;
 

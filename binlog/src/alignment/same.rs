@@ -1,5 +1,5 @@
 //! Whether a transaction is the one that stands in the log at a place: the same events, but for their end positions, their
-//! checksums, and the padding of the Gtid event of a renamed file.
+//! checksums, and the padding of the Gtid event of a renamed file; or else the same [`content`](super::content).
 //!
 //! What rides with it is left out: a server that looks for a position sends the events outside of transactions (Incident) that it
 //! passes, so they come again, and with another transaction than the first time (observed on MariaDB 10.11).
@@ -8,13 +8,15 @@ use std::io;
 use std::sync::Arc;
 
 use super::AlignError;
+use super::content::{Content, ContentSum};
 use super::groups::Group;
 use crate::event::{EventHeader, EventType};
 use crate::log::Log;
 use crate::reader::{Run, View};
-use crate::transaction::{Assembled, Events, Transaction};
+use crate::transaction::{Events, Transaction};
 
-/// Whether `transaction` is what the log has as `group`. Rows may have been packed into events of another size since.
+/// Whether `transaction` is what the log has as `group`. Its rows may be packed into events of another size, and it may come from
+/// a replica that has logged it anew.
 pub(super) fn is_same(
     log: &Arc<Log>,
     transaction: &Transaction,
@@ -26,10 +28,7 @@ pub(super) fn is_same(
     if is_equal(log, transaction, group)? {
         return Ok(true);
     }
-    match packed_anew(log, group)? {
-        Some(recorded) => Ok(are_equal(transaction, &recorded)?),
-        None => Ok(false),
-    }
+    Ok(sent_content(transaction)?.is_same(&recorded_content(log, group)?))
 }
 
 /// Compares with the log's bytes as they are.
@@ -69,29 +68,23 @@ fn for_each_event(
     }
 }
 
-/// The log's transaction with its rows packed as they are packed today.
-fn packed_anew(log: &Log, group: &Group) -> Result<Option<Transaction>, AlignError> {
-    let format = log.cursor(group.file, group.start)?.format().as_ref().clone();
-    let mut assembler = log.shared.assembler(Arc::new(format));
-    let mut made = None;
+fn recorded_content(log: &Log, group: &Group) -> Result<ContentSum, AlignError> {
+    let format = log.cursor(group.file, group.start)?.format().rows_layout();
+    let mut content = Content::new(format);
     for_each_event(log, group, |event| {
-        if let Assembled::Complete(transaction) = assembler.push(event)? {
-            made = Some(transaction);
-        }
+        content.add(event);
         Ok(true)
     })?;
-    Ok(made)
+    Ok(content.sum())
 }
 
-fn are_equal(one: &Transaction, other: &Transaction) -> io::Result<bool> {
-    let (mut one, mut other) = (SentEvents::new(one), SentEvents::new(other));
-    loop {
-        match (one.next()?, other.next()?) {
-            (None, None) => return Ok(true),
-            (Some(one), Some(other)) if is_same_event(one, other) => {}
-            _ => return Ok(false),
-        }
+fn sent_content(transaction: &Transaction) -> io::Result<ContentSum> {
+    let mut content = Content::new(transaction.format().rows_layout());
+    let mut events = SentEvents::new(transaction);
+    while let Some(event) = events.next()? {
+        content.add(event);
     }
+    Ok(content.sum())
 }
 
 /// Both without checksum.

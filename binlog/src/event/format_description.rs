@@ -10,6 +10,7 @@
 use super::checksum::{self, CHECKSUM_LEN, ChecksumAlgorithm};
 use super::read::Fields;
 use super::{EventError, EventHeader, EventType, header};
+use crate::rows::RowsLayout;
 
 const SERVER_VERSION_LEN: usize = 50;
 /// Before the post-header lengths: version, server version, created, header length.
@@ -64,6 +65,11 @@ impl FormatDescription {
             post_header_lengths: lengths.to_vec(),
             checksum: ChecksumAlgorithm::from_byte(*alg)?,
         })
+    }
+
+    /// Where the fields of table maps and rows events are.
+    pub fn rows_layout(&self) -> RowsLayout {
+        RowsLayout::from_post_header_lengths(&self.post_header_lengths)
     }
 
     /// The whole event, checksum included, ending at `end_position`.

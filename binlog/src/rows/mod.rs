@@ -8,6 +8,7 @@
 //! reported (`notice`).
 
 mod bytes;
+mod describe;
 mod head;
 mod image;
 mod layout;
@@ -17,6 +18,7 @@ mod sink;
 mod table_map;
 mod width;
 
+pub(crate) use describe::{RowsChange, TableDescription};
 pub use layout::RowsLayout;
 pub use notice::{PackCounters, Unpacked, UnpackedReason};
 pub use packer::{MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackError, RowsPacker};

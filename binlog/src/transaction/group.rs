@@ -154,11 +154,18 @@ fn ends_transaction(event_type: EventType, event: &[u8]) -> bool {
 ///  thread id u32 | seconds u32 | schema length u8 | error code u16 | status length u16 | status | schema | NUL | text
 /// ```
 pub fn query_text(event: &[u8]) -> Option<&[u8]> {
+    query_parts(event).map(|(_, text)| text)
+}
+
+/// The schema of a Query event, and its statement; see [`query_text`].
+pub(crate) fn query_parts(event: &[u8]) -> Option<(&[u8], &[u8])> {
     const POST_HEADER_LEN: usize = 13;
     let body = event.get(EventHeader::LEN..)?;
     let schema_len = usize::from(*body.get(8)?);
     let status_len = usize::from(u16::from_le_bytes([*body.get(11)?, *body.get(12)?]));
-    body.get(POST_HEADER_LEN + status_len + schema_len + 1..)
+    let schema_at = POST_HEADER_LEN + status_len;
+    let schema = body.get(schema_at..schema_at + schema_len)?;
+    Some((schema, body.get(schema_at + schema_len + 1..)?))
 }
 
 #[cfg(test)]

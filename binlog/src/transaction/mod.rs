@@ -14,9 +14,7 @@ use crate::event::gtid::GtidEvent;
 use crate::event::{ChecksumAlgorithm, EventHeader, FormatDescription};
 use crate::gtid::Domains;
 use crate::gtid::mariadb::Gtid;
-use crate::rows::{
-    MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackCounters, PackError, RowsLayout, RowsPacker, Unpacked,
-};
+use crate::rows::{MAX_EVENT_SIZE, MIN_EVENT_SIZE, PackCounters, PackError, RowsPacker, Unpacked};
 use cache::Cache;
 use group::{GroupError, GroupTracker, Step};
 
@@ -162,7 +160,7 @@ const MAX_INITIAL_CAPACITY: usize = 64 * 1024;
 impl TransactionAssembler {
     /// An assembler for events written under `format`.
     pub(crate) fn new(options: TransactionOptions, format: Arc<FormatDescription>) -> Self {
-        let layout = RowsLayout::from_post_header_lengths(&format.post_header_lengths);
+        let layout = format.rows_layout();
         let max_size = options.row_event_max_size.clamp(MIN_EVENT_SIZE, MAX_EVENT_SIZE);
         Self {
             format,
@@ -188,7 +186,7 @@ impl TransactionAssembler {
     /// Takes events written under another format description from here on: the source's next file. What is open of a transaction
     /// is dropped: its server crashed in the middle of it. What rides with the next one is kept.
     pub fn next_file(&mut self, format: Arc<FormatDescription>) {
-        let layout = RowsLayout::from_post_header_lengths(&format.post_header_lengths);
+        let layout = format.rows_layout();
         self.packer.set_layout(layout);
         self.format = format;
         if self.tracker.in_group() {

@@ -3,7 +3,6 @@
 //! Every step of every worker is numbered and noted in the worker's own table, in the transaction of the step where there
 //! is one. A disturbed load goes on through lost connections; any other error the server gives ends it with a panic.
 
-mod rng;
 mod schema;
 mod steps;
 mod types;
@@ -17,10 +16,10 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder, WhiteListFsHandler};
 use tempfile::TempDir;
 
+use crate::rng::Rng;
 use crate::run_dir::temp_dir;
 use crate::servers::APP_USER;
 use crate::wait::deadline;
-use rng::Rng;
 
 /// The schema the load works in where its plan does not say another.
 pub const SCHEMA: &str = "load_test";
@@ -45,6 +44,8 @@ pub struct Plan {
     pub workers: u64,
     /// Steps of each.
     pub steps: u64,
+    /// Between a worker's steps: a replica that applies one transaction after another is to keep up.
+    pub pause: Duration,
     /// Whether connections may get lost.
     pub disturbed: bool,
     /// Rows of 20 and 40 MiB, from the first worker.
@@ -65,6 +66,7 @@ impl Plan {
             first_worker: 0,
             workers,
             steps,
+            pause: Duration::ZERO,
             disturbed: false,
             big_rows: true,
             stop,
@@ -192,6 +194,9 @@ impl Worker {
         let mut conn = self.reconnect().await;
         while self.step < self.plan.steps && !self.plan.stop.load(Ordering::SeqCst) {
             self.step += 1;
+            if !self.plan.pause.is_zero() {
+                tokio::time::sleep(self.plan.pause).await;
+            }
             match self.take_step(&mut conn).await {
                 Ok(()) => self.done.steps += 1,
                 Err(error) if code(&error).is_some_and(|code| CONFLICTS.contains(&code)) => {

@@ -7,6 +7,11 @@ use super::{Worker, types};
 
 const MIB: u64 = 1 << 20;
 
+/// Bounds a table: statements over all its rows would write more and more in a long run.
+fn keep_newest(table: &str, ids: u64) -> String {
+    format!("DELETE FROM {table} WHERE id + {ids} <= (SELECT MAX(id) FROM {table})")
+}
+
 impl Worker {
     /// Notes the step, then does it.
     pub(super) async fn take_step(&mut self, conn: &mut Conn) -> Result<(), Error> {
@@ -60,7 +65,7 @@ impl Worker {
         let update = format!("UPDATE types SET {set} WHERE id MOD {divisor} = 0 ORDER BY id");
         let delete =
             format!("DELETE FROM types WHERE id MOD {} = 1 ORDER BY id LIMIT 3", divisor * 3);
-        self.all(conn, &[update, delete]).await
+        self.all(conn, &[update, delete, keep_newest("types", 100)]).await
     }
 
     async fn savepoints(&mut self, conn: &mut Conn) -> Result<(), Error> {
@@ -153,6 +158,7 @@ impl Worker {
                 "UPDATE w{w}_rows SET n = n + 1, t = CONCAT(t, 'x') WHERE id MOD 2 = 0 AND LENGTH(t) < 59"
             ),
             format!("DELETE FROM w{w}_rows WHERE id MOD 4 < 3 ORDER BY id LIMIT 3000"),
+            keep_newest(&format!("w{w}_rows"), 4000),
         ];
         self.all(conn, &list).await
     }
@@ -286,9 +292,11 @@ impl Worker {
     }
 
     async fn truncate_and_sequence(&mut self, conn: &mut Conn) -> Result<(), Error> {
+        // One of them has no primary key: it is not emptied row by row, that takes a replica for ever.
+        let emptied = self.rng.pick(&["more", "more", "none"]);
         let list = [
             format!("INSERT INTO w{}_none (n, t) VALUES (NEXTVAL(numbers), 'next')", self.id),
-            format!("TRUNCATE TABLE w{}_more", self.id),
+            format!("TRUNCATE TABLE w{}_{emptied}", self.id),
             "DO 1".to_owned(),
         ];
         self.all(conn, &list).await

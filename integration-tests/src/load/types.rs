@@ -1,6 +1,6 @@
 //! The table of many column types, and values at their edges.
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 type Value = fn(&mut Rng) -> String;
 
@@ -37,8 +37,8 @@ const COLUMNS: &[(&str, &str, Value)] = &[
     ("tt", "TINYTEXT", |r| text(r, 127)),
     ("bb", "BLOB", |r| bytes(r, 9000)),
     ("tx", "TEXT", |r| text(r, 3000)),
-    ("mb", "MEDIUMBLOB", |r| format!("REPEAT('m', {})", r.below(100_000))),
-    ("lt", "LONGTEXT", |r| format!("REPEAT('l', {})", r.below(70_000))),
+    ("mb", "MEDIUMBLOB", |r| format!("REPEAT('m', {})", seldom_long(r, 100_000))),
+    ("lt", "LONGTEXT", |r| format!("REPEAT('l', {})", seldom_long(r, 70_000))),
     ("e", "ENUM('a','b','c')", |r| r.pick(&["'a'", "'b'", "'c'"]).to_owned()),
     ("s", "SET('x','y','z')", |r| r.pick(&["''", "'x,z'", "'x,y,z'"]).to_owned()),
     ("j", "JSON", |r| format!("'{{\"k\": [{}, null, \"{}\"]}}'", r.below(99), r.below(99))),
@@ -83,6 +83,12 @@ pub(super) fn assignment(rng: &mut Rng) -> String {
 
 fn literal(rng: &mut Rng, value: Value) -> String {
     if rng.one_in(4) { "NULL".to_owned() } else { value(rng) }
+}
+
+/// A length. Were most of them long, an update of all rows would write little else.
+fn seldom_long(rng: &mut Rng, longest: u64) -> u64 {
+    let bound = if rng.one_in(16) { longest } else { 2000 };
+    rng.below(bound)
 }
 
 fn members(count: u64) -> String {

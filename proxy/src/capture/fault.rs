@@ -164,6 +164,17 @@ fn of(open: &Option<Gtid>) -> String {
 }
 
 const ACCESS_DENIED: u16 = 1045;
+/// For an account that has no password to deny, such as one of unix_socket.
+const ACCESS_DENIED_NO_PASSWORD: u16 = 1698;
+const HOST_BLOCKED: u16 = 1129;
+const HOST_NOT_ALLOWED: u16 = 1130;
+/// At the login, or at the first statement.
+const PASSWORD_EXPIRED: [u16; 2] = [1862, 1820];
+/// MySQL's number, and MariaDB's.
+const ACCOUNT_LOCKED: [u16; 2] = [3118, 4151];
+/// Too many wrong passwords: MySQL's number, and MariaDB's.
+const ACCOUNT_BLOCKED: [u16; 2] = [3955, 4150];
+const PLUGIN_NOT_LOADED: u16 = 1524;
 const NO_PRIVILEGE: u16 = 1227;
 const DUMP_REFUSED: u16 = 1236;
 const TLS_REQUIRED: u16 = 3159;
@@ -177,8 +188,12 @@ const SAME_SERVER_ID: [&str; 2] =
 /// login "access denied" is how COM_REGISTER_SLAVE answers an account without the privilege.
 pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault {
     let text = error.message.clone();
+    if let Some(what) = account_needs(error.code, user) {
+        let advice = format!("the upstream refuses the login: {text}; {what}");
+        return Fault::Server { error, advice, verdict: Verdict::Refused };
+    }
     let (verdict, advice) = match (error.code, login) {
-        (ACCESS_DENIED, Some(hint)) => (
+        (ACCESS_DENIED | ACCESS_DENIED_NO_PASSWORD, Some(hint)) => (
             Verdict::Refused,
             format!(
                 "the upstream refuses the login: {text}; check user and password of the source{hint}"
@@ -201,6 +216,22 @@ pub(crate) fn server(error: ErrPacket, user: &str, login: Option<&str>) -> Fault
         (code, _) => (Verdict::Retry, format!("the upstream answered with error {code}: {text}")),
     };
     Fault::Server { error, advice, verdict }
+}
+
+/// What has to be done at the upstream about an account, or a host, that is not let in although its password may be right.
+fn account_needs(code: u16, user: &str) -> Option<String> {
+    Some(match code {
+        HOST_BLOCKED => "clear its host cache".to_owned(),
+        HOST_NOT_ALLOWED => "create an account there that may connect from this host".to_owned(),
+        PLUGIN_NOT_LOADED => "give the account another authentication plugin there".to_owned(),
+        code if PASSWORD_EXPIRED.contains(&code) => {
+            format!("ALTER USER {user} IDENTIFIED BY '…' there, and set that password here too")
+        }
+        code if ACCOUNT_LOCKED.contains(&code) || ACCOUNT_BLOCKED.contains(&code) => {
+            format!("ALTER USER {user} ACCOUNT UNLOCK there")
+        }
+        _ => return None,
+    })
 }
 
 fn duplicate_server_id(text: &str) -> (Verdict, String) {
@@ -260,6 +291,24 @@ mod tests {
             assert_eq!(kind, Verdict::DuplicateServerId);
             assert!(advice.contains("server_id of its own"), "{advice}");
         }
-        assert_eq!(verdict(1040, "Too many connections").0, Verdict::Retry);
+        for (code, what) in [
+            (1129, "clear its host cache"),
+            (1130, "may connect from this host"),
+            (1524, "another authentication plugin"),
+            (1698, "check user and password"),
+            (1820, "ALTER USER spillway IDENTIFIED BY"),
+            (1862, "ALTER USER spillway IDENTIFIED BY"),
+            (3118, "ALTER USER spillway ACCOUNT UNLOCK"),
+            (3955, "ALTER USER spillway ACCOUNT UNLOCK"),
+            (4150, "ALTER USER spillway ACCOUNT UNLOCK"),
+            (4151, "ALTER USER spillway ACCOUNT UNLOCK"),
+        ] {
+            let (kind, advice) = verdict(code, "no");
+            assert!(kind == Verdict::Refused && advice.contains(what), "{code}: {advice}");
+        }
+        // What passes by itself: too many connections, and more of the account than it may have in an hour.
+        for code in [1040, 1203, 1226] {
+            assert_eq!(verdict(code, "too many").0, Verdict::Retry);
+        }
     }
 }

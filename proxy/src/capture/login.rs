@@ -1,10 +1,15 @@
-//! Logging in to an upstream: mysql_native_password, client_ed25519, parsec and caching_sha2_password (with RSA where somebody on
-//! the way could read the password).
+//! Logging in to an upstream: mysql_native_password, client_ed25519, parsec, caching_sha2_password and sha256_password (with RSA
+//! where somebody on the way could read the password).
 
 use mysql_common::packets::parse_parsec_salt;
 use mysql_common::scramble::{
     create_response_for_ed25519, create_response_for_parsec, scramble_native, scramble_sha256,
 };
+
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::connection::Connection;
 use super::fault::Fault;
@@ -17,6 +22,9 @@ use crate::wire::handshake::{AuthMoreData, AuthSwitchRequest, HandshakeResponse,
 const NATIVE: &str = "mysql_native_password";
 const ED25519: &str = "client_ed25519";
 const CACHING_SHA2: &str = "caching_sha2_password";
+/// Rare as an account's own. But MySQL also asks for it, or for the one before, where there is no such account, so that nobody
+/// can tell: only who answers hears that access is denied.
+const SHA256: &str = "sha256_password";
 /// Its dialogue begins with an empty packet, which is answered with the account's salt.
 const PARSEC: &str = "parsec";
 /// How the account's salt of parsec begins where a server sends it bare, as the first ones with parsec did.
@@ -33,6 +41,10 @@ const FAST_AUTH_OK: u8 = 3;
 const FULL_AUTH: u8 = 4;
 /// caching_sha2_password: asks for the server's public key.
 const REQUEST_PUBLIC_KEY: u8 = 2;
+/// sha256_password: the same.
+const REQUEST_SHA256_KEY: u8 = 1;
+/// Bytes that sealing (OAEP with SHA-1) adds to a password and its NUL.
+const SEAL_OVERHEAD: usize = 2 * 20 + 2;
 
 /// The largest packet we take: replication has events of up to 1 GiB.
 const MAX_PACKET: u32 = 1 << 30;
@@ -53,7 +65,12 @@ pub(super) async fn log_in(
             Some(&AUTH_SWITCH) => {
                 let switch = AuthSwitchRequest::parse(&payload)?;
                 (plugin, salt) = (switch.auth_plugin, switch.data);
-                connection.send(&answer(&plugin, &salt, password)?).await?;
+                let secure = connection.stream.is_secure();
+                connection.send(&answer(&plugin, &salt, password, secure)?).await?;
+            }
+            Some(&AUTH_MORE) if plugin == SHA256 => {
+                let key = AuthMoreData::parse(&payload)?.0;
+                connection.send(&seal_password(password, &salt, key)?).await?;
             }
             Some(&AUTH_MORE) if plugin == CACHING_SHA2 => {
                 let data = AuthMoreData::parse(&payload)?.0.to_vec();
@@ -101,7 +118,7 @@ pub(super) fn login_packet(
         max_packet: MAX_PACKET,
         charset: UTF8MB4,
         user: user.as_bytes().to_vec(),
-        auth_response: answer(plugin, &greeting.salt, password)?,
+        auth_response: answer(plugin, &greeting.salt, password, false)?,
         database: Vec::new(),
         auth_plugin: plugin.to_owned(),
         attributes: vec![
@@ -112,8 +129,12 @@ pub(super) fn login_packet(
     })
 }
 
-/// A plugin's first answer to a salt.
-fn answer(plugin: &str, salt: &[u8], password: &str) -> Result<Vec<u8>, Fault> {
+/// A plugin's first answer to a salt; `secure` where nobody on the way can read it.
+fn answer(plugin: &str, salt: &[u8], password: &str, secure: bool) -> Result<Vec<u8>, Fault> {
+    if plugin == SHA256 {
+        let sent = secure || password.is_empty();
+        return Ok(if sent { nul_terminated(password) } else { vec![REQUEST_SHA256_KEY] });
+    }
     let password = password.as_bytes();
     match plugin {
         NATIVE => Ok(scramble_native(salt, password).map(Vec::from).unwrap_or_default()),
@@ -167,13 +188,31 @@ fn nul_terminated(password: &str) -> Vec<u8> {
 
 /// The password, NUL-terminated, XORed with the salt and encrypted with the server's key (RSA, OAEP).
 fn seal_password(password: &str, salt: &[u8], key: &[u8]) -> Result<Vec<u8>, Fault> {
+    let unreadable = || refused("the upstream's public key cannot be read");
+    let room = modulus_len(key).ok_or_else(unreadable)?.saturating_sub(SEAL_OVERHEAD);
     let mut text = nul_terminated(password);
+    if text.len() > room {
+        return Err(Fault::Refused(format!(
+            "the upstream wants the password itself, and its public key seals {} bytes at most, fewer than the password has: set ssl_mode = \"REQUIRED\", or give the account a shorter one",
+            room.saturating_sub(1)
+        )));
+    }
     for (byte, salt) in text.iter_mut().zip(salt.iter().cycle()) {
         *byte ^= salt;
     }
     // mysql_common 0.37 panics on a key that is none.
     let sealed = std::panic::catch_unwind(|| mysql_common::crypto::encrypt(&text, key));
-    sealed.map_err(|_| refused("the upstream's public key cannot be read"))
+    sealed.map_err(|_| unreadable())
+}
+
+/// Bytes of an RSA key's modulus; `None` for what is no such key.
+fn modulus_len(key: &[u8]) -> Option<usize> {
+    let (_, pem) = parse_x509_pem(key).ok()?;
+    let (_, info) = SubjectPublicKeyInfo::from_der(&pem.contents).ok()?;
+    match info.parsed().ok()? {
+        PublicKey::RSA(key) => Some(key.modulus.iter().skip_while(|byte| **byte == 0).count()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -147,18 +147,22 @@ async fn plan(
         context.has_begun.store(true, Ordering::Relaxed);
     }
     let new_start = context.upstream.take_new_start();
-    let vouched = context.upstream.vouched(log, domains)?;
-    if let Some(gtid) = vouched {
-        tracing::warn!(
-            source = context.upstream.name(),
-            "going on behind {gtid}, which the source is vouched for to hold in another form (ALTER SOURCE CONTINUE)"
-        );
-    }
+    let vouched = vouched(context)?;
     let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
-    let alignment = match (has_begun(context), at_its_word || vouched.is_some()) {
+    let mut alignment = match (has_begun(context), at_its_word || vouched.is_some()) {
         (true, false) if new_start.is_none() => Alignment::with_last(log, domains, &source)?,
         _ => Alignment::behind_last(log, domains),
     };
+    if let Some(last) = alignment.owed()
+        && has_applied_only(connection, &source, last).await?
+    {
+        tracing::info!(
+            source = context.upstream.name(),
+            "the upstream has applied the log's last transaction, {last}, and has none of it in its binlog: going on behind it, by \
+             its GTID alone"
+        );
+        alignment = Alignment::behind_last(log, domains);
+    }
     if new_start.is_none() && has_begun(context) {
         let state = connect_state(connection, alignment.position(), domains).await?;
         return Ok(Plan {
@@ -182,6 +186,32 @@ async fn plan(
     let connect_state = Some(connect_state(connection, &state.position(), domains).await?);
     let begin = Some(Begin::WithState(state));
     Ok(Plan { connect_state, file: String::new(), begin, alignment, vouched: None })
+}
+
+/// The log's last transaction, where an operator vouches that the source holds it in another form.
+fn vouched(context: &Context) -> Result<Option<Gtid>, Fault> {
+    let vouched = context.upstream.vouched(&context.log, &context.options.domains)?;
+    if let Some(gtid) = vouched {
+        tracing::warn!(
+            source = context.upstream.name(),
+            "going on behind {gtid}, which the source is vouched for to hold in another form (ALTER SOURCE CONTINUE)"
+        );
+    }
+    Ok(vouched)
+}
+
+/// Whether a transaction is the last that the upstream has applied as a replica, and not in its binlog: it was restored from a backup
+/// of another server since, or does not log what it applies.
+async fn has_applied_only(
+    connection: &mut Connection,
+    source: &GtidState,
+    last: Gtid,
+) -> Result<bool, Fault> {
+    let logged = source.last_of(last.domain, last.server);
+    if logged.is_some_and(|logged| logged.sequence >= last.sequence) {
+        return Ok(false);
+    }
+    Ok(gtids(connection, "gtid_slave_pos").await?.contains(&last))
 }
 
 /// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first

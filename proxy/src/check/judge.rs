@@ -20,6 +20,9 @@ const LITTLE_SPACE: u64 = 1 << 30;
 /// What the server's version, account and settings mean.
 pub(super) fn server(facts: &Facts, ours: u32, capture: &Capture) -> Vec<Finding> {
     let mut findings = vec![version(facts)];
+    if !facts.is_mariadb() {
+        return findings;
+    }
     findings.extend(privileges(facts));
     findings.extend([log_bin(facts), binlog_format(facts), row_image(facts), checksum(facts)]);
     findings.push(server_id(facts, ours));
@@ -34,7 +37,7 @@ impl Facts {
         self.variables.get(name).map(String::as_str)
     }
 
-    fn is_mariadb(&self) -> bool {
+    pub(super) fn is_mariadb(&self) -> bool {
         self.version.contains("MariaDB")
     }
 
@@ -57,7 +60,7 @@ fn version(facts: &Facts) -> Finding {
 
 fn privileges(facts: &Facts) -> Vec<Finding> {
     let granted = grants::global(&facts.grants);
-    let renamed = facts.is_mariadb() && facts.number().is_none_or(|number| number >= (10, 5));
+    let renamed = facts.number().is_none_or(|number| number >= (10, 5));
     let monitor = if renamed { "BINLOG MONITOR" } else { "REPLICATION CLIENT" };
     let wanted: [(&str, &[&str]); 2] = [
         ("REPLICATION SLAVE", &["REPLICATION SLAVE", "REPLICATION REPLICA"]),
@@ -131,12 +134,6 @@ fn server_id(facts: &Facts, ours: u32) -> Finding {
 }
 
 fn gtids(facts: &Facts, capture: &Capture) -> Vec<Finding> {
-    if !facts.is_mariadb() {
-        return match facts.variable("gtid_mode") {
-            Some("ON") => vec![Finding::ok("gtid_mode is ON")],
-            _ => vec![Finding::fault("gtid_mode is not ON: transactions carry no GTIDs")],
-        };
-    }
     let strict = match facts.variable("gtid_strict_mode") {
         Some("ON" | "1") => Finding::ok("gtid_strict_mode is ON"),
         _ => Finding::warn(

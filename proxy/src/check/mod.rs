@@ -116,6 +116,9 @@ async fn look_at(
         Ok(facts) => {
             let mut findings = judge::server(&facts, server_id, capture);
             findings.extend(encryption::encryption(&facts, source));
+            if !facts.is_mariadb() {
+                return (findings, None);
+            }
             findings.extend(judge::history(&facts, capture, disk));
             (findings, Some(facts.version))
         }

@@ -14,7 +14,7 @@ use crate::tls::{Encryption, SslMode};
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'binlog_row_image', \
-     'binlog_checksum', 'server_id', 'gtid_domain_id', 'gtid_strict_mode', 'gtid_mode', 'gtid_binlog_state', \
+     'binlog_checksum', 'server_id', 'gtid_domain_id', 'gtid_strict_mode', 'gtid_binlog_state', \
      'binlog_expire_logs_seconds', 'expire_logs_days', 'require_secure_transport', \
      'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_timeout')";
 

@@ -89,7 +89,6 @@ pub(super) struct Greeted {
 #[derive(Debug)]
 pub(super) struct Login {
     packet: RawPacket,
-    plugin: String,
     /// What greeting and login have in common.
     pub(super) capabilities: u64,
     pub(super) sequence: u8,
@@ -284,7 +283,7 @@ impl Greeted {
             plugin = login.auth_plugin,
             "login"
         );
-        Ok(Login { packet, plugin: login.auth_plugin, capabilities, sequence })
+        Ok(Login { packet, capabilities, sequence })
     }
 }
 
@@ -305,7 +304,7 @@ async fn encrypted(
     };
     note_encrypted(worker);
     if let ServerStream::Tls(stream) = &mut server {
-        stream.renumber_login(&login.plugin);
+        stream.renumber_login();
     }
     Ok(server)
 }

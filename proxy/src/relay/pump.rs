@@ -29,6 +29,8 @@ pub(super) enum Stop {
     LoginRefused(u16),
     /// Something that is no login passed, and was not passed on.
     LoginFault(Fault),
+    /// The upstream wants the password itself in a way in which the client cannot give it. That was not passed on.
+    PasswordAsked,
     /// The client has closed its side; all it sent has been passed on.
     ClientClosed,
     /// The client's connection failed.
@@ -88,17 +90,13 @@ impl Pump {
         follower: Follower,
     ) -> Self {
         let (up, down) = (Lane::default(), Lane::default());
-        let tally = Tally { follower, since: None, note: None, unfollowed: None };
+        let secure = server.is_secure();
+        let tally = Tally { follower, secure, since: None, note: None, unfollowed: None };
         Self { worker, seat, client, server, up, down, tally, woken_on_change: false }
     }
 
     pub(super) fn follower(&self) -> &Follower {
         &self.tally.follower
-    }
-
-    /// The upstream's end.
-    pub(super) fn server(&self) -> &ServerStream {
-        &self.server
     }
 
     /// Gives up the upstream; what is left is the client, and its seat to be kept as long as that is open.
@@ -282,6 +280,9 @@ impl Lane {
 #[derive(Debug)]
 struct Tally {
     follower: Follower,
+    /// The upstream takes a password itself as it is, while the client, which sees no TLS, would first ask for a key to seal it
+    /// with: that request would be taken for the password.
+    secure: bool,
     /// When the oldest unanswered command became the oldest: since then the server has been at it.
     since: Option<Instant>,
     note: Option<Stop>,
@@ -291,7 +292,7 @@ struct Tally {
 impl Tally {
     /// Answers whether the bytes may pass.
     fn follow(&mut self, side: Side, bytes: &[u8], shard: &Shard) -> bool {
-        let Self { follower, since, note, unfollowed } = self;
+        let Self { follower, secure, since, note, unfollowed } = self;
         let in_login = follower.is_in_login();
         let mut sink = |_end: usize, event: Event| match event {
             Event::Command(command) => {
@@ -305,12 +306,14 @@ impl Tally {
                 let began = since.replace(now).unwrap_or(now);
                 shard.answered(command.index(), now.saturating_duration_since(began));
             }
-            Event::LoginStep(_) => *note = Some(Stop::LoginStep),
             Event::LoggedIn => *note = Some(Stop::LoggedIn),
             Event::LoginRefused { code } => *note = Some(Stop::LoginRefused(code)),
+            Event::PasswordAsked if *secure => *note = Some(Stop::PasswordAsked),
+            Event::LoginStep(_) => *note = Some(Stop::LoginStep),
+            Event::PasswordAsked if in_login => *note = Some(Stop::LoginStep),
             Event::Lost(fault) if in_login => *note = Some(Stop::LoginFault(fault)),
             Event::Lost(fault) => *unfollowed = Some(fault),
-            Event::ServerError { .. } | Event::Streaming => {}
+            Event::PasswordAsked | Event::ServerError { .. } | Event::Streaming => {}
         };
         match side {
             Side::Client => follower.client_bytes(bytes, &mut sink),
@@ -319,6 +322,6 @@ impl Tally {
         if follower.is_between_commands() {
             *since = None;
         }
-        !matches!(note, Some(Stop::LoginFault(_)))
+        !matches!(note, Some(Stop::LoginFault(_) | Stop::PasswordAsked))
     }
 }

@@ -16,7 +16,6 @@ use super::refusal::{
     self, CONNECTION_LOST, LINK_FAILURE, REJECTED, SHUTDOWN, TOO_MANY_CONNECTIONS, UNREACHABLE,
 };
 use super::worker::Worker;
-use crate::source::ServerStream;
 use crate::wire::reply::ErrPacket;
 
 /// How long an upstream may take to close a connection that its client has closed. It may be in a long statement, which it
@@ -110,11 +109,11 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
                 return Ok(false);
             }
             Stop::LoginFault(fault) => login::bad_login(&fault.to_string()),
+            Stop::PasswordAsked => return Err((full_authentication(worker), awaited)),
             Stop::ClientClosed | Stop::ClientFailed(_) => {
                 worker.metrics.refused(Refusal::LoginCut);
                 return Ok(false);
             }
-            Stop::UpstreamClosed if is_stuck(pump.server()) => full_authentication(worker),
             Stop::UpstreamClosed => upstream_left_login(worker),
             Stop::Drained | Stop::Cut => {
                 let message = "Server shutdown in progress".to_owned();
@@ -125,17 +124,17 @@ async fn authenticate(worker: &Worker, pump: &mut Pump) -> Result<bool, (Refused
     }
 }
 
-fn is_stuck(server: &ServerStream) -> bool {
-    matches!(server, ServerStream::Tls(stream) if stream.is_stuck())
-}
-
 fn full_authentication(worker: &Worker) -> Refused {
     let (name, address) = (worker.upstream.name(), worker.upstream.address());
     let message = format!(
-        "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass while ssl_mode \
-         encrypts behind the client's back: log in to the source directly once, after which it knows the account"
+        "Source '{name}' at {address} asks for the password itself (caching_sha2_password), which cannot pass from a client \
+         without TLS to a source under TLS or behind a Unix socket: user or password is wrong, or the source does not know the \
+         account yet, which a login at the source itself changes"
     );
-    tracing::warn!(source = name, "a login was refused: {message}");
+    // Whoever it is about is told each time; a client that goes on trying would fill the log.
+    if !worker.told_password_asked.replace(true) {
+        tracing::warn!(source = name, "a login was refused: {message}");
+    }
     Refused::new(Refusal::AccessDenied, UNREACHABLE, LINK_FAILURE, message)
 }
 
@@ -175,6 +174,16 @@ async fn end(worker: &Worker, mut pump: Pump, stop: Stop) {
         Stop::Cut => {
             worker.metrics.aborted(Abort::Shutdown);
             tell_lost(pump, SHUTDOWN, "Server shutdown in progress".to_owned()).await;
+        }
+        Stop::PasswordAsked => {
+            // The number of the packet that was held back.
+            let sequence = pump.follower().awaited_sequence().map(|next| next.wrapping_sub(1));
+            let refused = full_authentication(worker);
+            note_refused(worker, &refused);
+            if let Some(sequence) = sequence {
+                let (mut client, _seat) = pump.into_client();
+                login::tell(&mut client, sequence, &refused).await;
+            }
         }
         Stop::LoginStep | Stop::LoggedIn | Stop::LoginRefused(_) | Stop::LoginFault(_) => {}
     }

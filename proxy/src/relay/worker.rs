@@ -48,6 +48,8 @@ pub(super) struct Worker {
     pub(super) upstream_down: Cell<bool>,
     /// Why the last connection could not be encrypted; empty where it could. Logged where it changes.
     pub(super) no_tls: RefCell<String>,
+    /// The log has the sentence on a password that cannot pass.
+    pub(super) told_password_asked: Cell<bool>,
 }
 
 impl WorkerThread {
@@ -87,6 +89,7 @@ impl WorkerThread {
             drain: Rc::new(Drain::new()),
             upstream_down: Cell::new(false),
             no_tls: RefCell::default(),
+            told_password_asked: Cell::new(false),
         });
         runtime.block_on(async move {
             if let Some(acceptor) = acceptor {

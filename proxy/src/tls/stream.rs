@@ -19,7 +19,6 @@ pub struct TlsStream {
     encryption: Encryption,
     /// While a login passes whose client knows nothing of TLS.
     renumber: Option<Renumber>,
-    is_stuck: bool,
 }
 
 /// How a connection is encrypted.
@@ -61,7 +60,7 @@ impl TlsStream {
             upstream,
             own,
         };
-        Self { inner, encryption, renumber: None, is_stuck: false }
+        Self { inner, encryption, renumber: None }
     }
 
     /// How it is encrypted.
@@ -70,14 +69,9 @@ impl TlsStream {
     }
 
     /// From here to the end of the login, packets get the numbers they have on either side: the request for TLS, which only the
-    /// upstream has seen, has taken one. `plugin` is the one the login names.
-    pub(crate) fn renumber_login(&mut self, plugin: &str) {
-        self.renumber = Some(Renumber::new(plugin));
-    }
-
-    /// Whether reading ended because the upstream wants a password in a way that a client which sees no TLS cannot give it.
-    pub(crate) fn is_stuck(&self) -> bool {
-        self.is_stuck
+    /// upstream has seen, has taken one.
+    pub(crate) fn renumber_login(&mut self) {
+        self.renumber = Some(Renumber::default());
     }
 
     fn poll_leftovers(&mut self, cx: &mut Context<'_>) {
@@ -102,10 +96,6 @@ impl AsyncRead for TlsStream {
             let passed = buf.filled_mut().get_mut(before..).unwrap_or_default();
             if renumber.server_bytes(passed) {
                 this.renumber = None;
-            } else if renumber.is_stuck() {
-                buf.set_filled(before);
-                this.is_stuck = true;
-                return Poll::Ready(Err(io::Error::other("full authentication cannot pass")));
             }
         }
         read

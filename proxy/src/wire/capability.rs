@@ -42,7 +42,7 @@ pub const CAN_HANDLE_EXPIRED_PASSWORDS: u64 = 1 << 22;
 pub const SESSION_TRACK: u64 = 1 << 23;
 /// Result sets end with an OK packet (first byte 0xfe), and column definitions with nothing.
 pub const DEPRECATE_EOF: u64 = 1 << 24;
-/// MySQL: result sets may come without column definitions, and say so in a byte before their column count.
+/// MySQL: result sets may come without column definitions, and say so in a byte behind their column count.
 pub const OPTIONAL_RESULTSET_METADATA: u64 = 1 << 25;
 /// zstd compression after the login.
 pub const ZSTD_COMPRESSION: u64 = 1 << 26;

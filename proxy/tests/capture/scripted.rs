@@ -280,6 +280,7 @@ fn answer(stream: &mut TcpStream, sql: &str, shared: &Shared) -> io::Result<()> 
         "SHOW BINARY LOGS" => &["mbin.000001", "1000"],
         "SELECT @master_binlog_checksum" => &["CRC32"],
         "SELECT @@GLOBAL.gtid_binlog_pos" => &[&position],
+        "SELECT @@GLOBAL.gtid_slave_pos" => &[""],
         "SELECT @@GLOBAL.gtid_binlog_state" => &[&print_list(&state.list())],
         _ => return send(stream, 1, &ok()),
     };

@@ -197,6 +197,45 @@ async fn a_switch_of_plugin_brings_its_own_salt() {
 }
 
 #[tokio::test]
+async fn sha256_password_sends_the_password_sealed_or_under_tls() {
+    let switched = |tls: Option<Arc<ServerConfig>>| {
+        |mut peer: Peer| async move {
+            let secure = tls.is_some();
+            peer.login(NATIVE, tls).await;
+            let switch = AuthSwitchRequest { auth_plugin: SHA256.into(), data: SALT.to_vec() };
+            peer.send(&switch.encode()).await;
+            let answer = peer.receive().await;
+            if secure {
+                assert_eq!(answer, b"secret\0");
+            } else {
+                assert_eq!(answer, [REQUEST_SHA256_KEY]);
+                let key = RsaKey::new();
+                peer.send(&AuthMoreData(&key.public).encode()).await;
+                assert_eq!(key.unseal(&peer.receive().await, &SALT), b"secret\0");
+            }
+            peer.send(OK_PACKET).await;
+        }
+    };
+    log_in_to(SslMode::Disabled, switched(None)).await.unwrap();
+    log_in_to(SslMode::Required, switched(Some(certificate()))).await.unwrap();
+    assert_eq!(answer(SHA256, &SALT, "", false).unwrap(), [0]);
+}
+
+#[test]
+fn a_password_too_long_for_the_key_is_refused_with_the_way_out() {
+    let key = RsaKey::new();
+    let longest = "x".repeat(213);
+    let sealed = seal_password(&longest, &SALT, &key.public).unwrap();
+    assert_eq!(key.unseal(&sealed, &SALT), format!("{longest}\0").into_bytes());
+    for length in [214, 215, 256, 1000] {
+        let fault = seal_password(&"x".repeat(length), &SALT, &key.public).unwrap_err();
+        assert!(matches!(fault, Fault::Refused(_)));
+        let sentence = fault.to_string();
+        assert!(sentence.contains("213 bytes at most") && sentence.contains("ssl_mode"));
+    }
+}
+
+#[tokio::test]
 async fn parsec_signs_with_a_key_made_from_the_password() {
     use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
     let dialogue = |prefix: &'static [u8]| {
@@ -266,11 +305,11 @@ async fn a_refused_login_says_what_else_it_may_be() {
 #[test]
 fn an_empty_password_is_an_empty_answer() {
     for plugin in [NATIVE, CACHING_SHA2] {
-        assert!(answer(plugin, &[1; 20], "").unwrap().is_empty());
-        assert!(!answer(plugin, &[1; 20], "x").unwrap().is_empty());
+        assert!(answer(plugin, &[1; 20], "", false).unwrap().is_empty());
+        assert!(!answer(plugin, &[1; 20], "x", false).unwrap().is_empty());
     }
-    assert_eq!(answer(ED25519, &[1; 32], "x").unwrap().len(), 64);
-    assert!(answer("dialog", &[], "x").unwrap_err().to_string().contains("dialog"));
+    assert_eq!(answer(ED25519, &[1; 32], "x", false).unwrap().len(), 64);
+    assert!(answer("dialog", &[], "x", true).unwrap_err().to_string().contains("dialog"));
 }
 
 #[test]

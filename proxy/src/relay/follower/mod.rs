@@ -37,6 +37,9 @@ pub enum Event {
         /// The error number, when the reply ended with an ERR.
         error: Option<u16>,
     },
+    /// A packet of the authentication dialogue, or of that of a COM_CHANGE_USER, in which the server asks for the password itself
+    /// (caching_sha2_password).
+    PasswordAsked,
     /// The server sent an error that nobody asked for, as before it closes an idle connection.
     ServerError {
         /// The server's error number.

@@ -33,6 +33,9 @@ pub(super) enum Expect {
     DefinitionsEnd { after: After },
     /// Rows, then an end.
     Rows,
+    /// The row of a procedure's OUT parameters, then its end. That does not say that more follows, but it does: the procedure's OK
+    /// (MySQL 9.7.4, observed, towards clients without DEPRECATE_EOF).
+    OutParameters,
 }
 
 /// What follows a run of definitions.
@@ -42,6 +45,8 @@ pub(super) enum After {
     Rows,
     /// The definitions of a prepared statement's columns.
     Columns(u16),
+    /// The EOF of such definitions, which are left out themselves.
+    ColumnsEnd,
     /// Nothing: the statement is prepared.
     Prepared,
 }
@@ -91,7 +96,13 @@ impl Expect {
                 let status = eof_status(packet).ok_or("no EOF behind the definitions")?;
                 Ok(self.after_definitions(command, after, status))
             }
-            Self::Rows if !ends_rows(capabilities, packet) => Ok(Outcome::More),
+            Self::Rows | Self::OutParameters if !ends_rows(capabilities, packet) => {
+                Ok(Outcome::More)
+            }
+            Self::OutParameters => {
+                *self = Self::First;
+                Ok(Outcome::More)
+            }
             Self::Rows => {
                 let status = end_status(packet)?;
                 Ok(self.result_done(command, status))
@@ -175,7 +186,7 @@ impl Expect {
             && packet.length > 12
             && packet.prefix.get(12) == Some(&0);
         if asked_for_none {
-            return Ok(Outcome::Done { status: None, error: None });
+            return Ok(self.ends_of_prepared(capabilities, columns > 0, parameters > 0));
         }
         if parameters == 0 {
             return Ok(self.columns_of_prepared(columns, None));
@@ -183,6 +194,16 @@ impl Expect {
         let after = After::Columns(columns);
         *self = Self::Definitions { left: parameters.into(), after };
         Ok(Outcome::More)
+    }
+
+    /// Definitions that are left out still have the EOF behind them, for clients without DEPRECATE_EOF (MySQL 9.7.4, observed).
+    fn ends_of_prepared(&mut self, capabilities: u64, columns: bool, parameters: bool) -> Outcome {
+        let after = if columns && parameters { After::ColumnsEnd } else { After::Prepared };
+        if capabilities & DEPRECATE_EOF != 0 || !(columns || parameters) {
+            return Outcome::Done { status: None, error: None };
+        }
+        *self = Self::DefinitionsEnd { after };
+        Outcome::More
     }
 
     fn columns_of_prepared(&mut self, columns: u16, status: Option<u16>) -> Outcome {
@@ -206,7 +227,7 @@ impl Expect {
                     Outcome::More
                 }
                 After::Columns(columns) => self.columns_of_prepared(columns, None),
-                After::Prepared => Outcome::Done { status: None, error: None },
+                After::ColumnsEnd | After::Prepared => Outcome::Done { status: None, error: None },
             };
         }
         Outcome::More
@@ -221,10 +242,15 @@ impl Expect {
                 self.result_done(command, status)
             }
             After::Rows => {
-                *self = Self::Rows;
+                let out = status & status::PS_OUT_PARAMS != 0;
+                *self = if out { Self::OutParameters } else { Self::Rows };
                 Outcome::More
             }
             After::Columns(columns) => self.columns_of_prepared(columns, Some(status)),
+            After::ColumnsEnd => {
+                *self = Self::DefinitionsEnd { after: After::Prepared };
+                Outcome::More
+            }
             After::Prepared => Outcome::Done { status: Some(status), error: None },
         }
     }
@@ -248,18 +274,13 @@ fn simple(packet: ReplyPacket<'_>, first: u8) -> Result<Outcome, &'static str> {
     }
 }
 
-/// How many column definitions follow a column count. MySQL puts a byte before it that says whether any do, MariaDB one behind
-/// it, each only where the client asked for that.
+/// How many column definitions follow a column count. A byte behind it says whether any do, where the client asked for that: so
+/// MariaDB, and MySQL too (9.7.4, observed; its documentation has the byte before the count).
 fn definitions_to_come(capabilities: u64, packet: ReplyPacket<'_>) -> Result<u64, &'static str> {
     let mut cursor = Cursor::new("column count", packet.prefix);
-    let mut present = true;
-    if capabilities & OPTIONAL_RESULTSET_METADATA != 0 {
-        present = cursor.u8("flag").is_ok_and(|flag| flag != 0);
-    }
     let count = cursor.lenenc("count").map_err(|_| "a column count that is no number")?;
-    if capabilities & MARIADB_CACHE_METADATA != 0 {
-        present = cursor.u8("flag") != Ok(0);
-    }
+    let flagged = capabilities & (OPTIONAL_RESULTSET_METADATA | MARIADB_CACHE_METADATA) != 0;
+    let present = !flagged || cursor.u8("flag") != Ok(0);
     match count {
         0 => Err("a result set without columns"),
         // The most columns a table or result can have in any server is 4,096.

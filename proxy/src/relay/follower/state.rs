@@ -6,7 +6,7 @@ use super::command::{Command, ReplyKind};
 use super::framing::Packet;
 use super::reply::{Expect, Outcome, ReplyPacket};
 use super::{Event, Fault, Side};
-use crate::wire::reply::{ERR, status};
+use crate::wire::reply::{EOF, ERR, status};
 
 /// Commands sent ahead of their replies; a client with more of them is no longer followed. One takes two bytes.
 pub(super) const MAX_PIPELINED: usize = 1 << 16;
@@ -24,6 +24,11 @@ enum Phase {
     /// Let go.
     Lost,
 }
+
+/// caching_sha2_password: the server wants the password itself.
+const FULL_AUTHENTICATION: [u8; 2] = [1, 4];
+/// How a switch to that plugin begins.
+const SWITCH_TO_SHA2: &[u8] = b"\xfecaching_sha2_passwo";
 
 /// A command that waits for its reply.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,8 @@ pub(super) struct State {
     in_file: bool,
     /// The client's last packet belongs to the newest exchange, and so do those that continue it.
     in_exchange: bool,
+    /// The authentication dialogue may be that of caching_sha2_password: the server has switched to no other plugin.
+    maybe_sha2: bool,
     quit: bool,
 }
 
@@ -63,6 +70,7 @@ impl State {
             status: 0,
             in_file: false,
             in_exchange: false,
+            maybe_sha2: true,
             quit: false,
         }
     }
@@ -188,6 +196,7 @@ impl State {
             }
             _ if self.exchanges.len() >= MAX_PIPELINED => Err(Fault::Pipelined),
             _ => {
+                self.maybe_sha2 |= kind == ReplyKind::Dialogue;
                 self.exchanges.push_back(Exchange { command, next: 1 });
                 Ok(())
             }
@@ -210,8 +219,8 @@ impl State {
         let command = exchange.command;
         let reply = ReplyPacket { prefix: packet.prefix, length: packet.header.length };
         match self.expect.packet(command, self.capabilities, reply) {
-            Outcome::More if self.phase == Phase::Login => {
-                emit(Event::LoginStep(Side::Server));
+            Outcome::More if command.reply_kind() == ReplyKind::Dialogue => {
+                self.dialogue_goes_on(reply, emit);
             }
             Outcome::More => {}
             Outcome::LocalFile => return self.local_file(command),
@@ -219,6 +228,18 @@ impl State {
             Outcome::Inconsistent(what) => return Err(Fault::Reply { command, what }),
         }
         Ok(())
+    }
+
+    fn dialogue_goes_on(&mut self, reply: ReplyPacket<'_>, emit: &mut impl FnMut(Event)) {
+        let exactly = reply.length == FULL_AUTHENTICATION.len();
+        if reply.prefix.first() == Some(&EOF) {
+            self.maybe_sha2 = reply.prefix.starts_with(SWITCH_TO_SHA2);
+        } else if self.maybe_sha2 && exactly && reply.prefix == FULL_AUTHENTICATION {
+            return emit(Event::PasswordAsked);
+        }
+        if self.phase == Phase::Login {
+            emit(Event::LoginStep(Side::Server));
+        }
     }
 
     fn local_file(&mut self, command: Command) -> Result<(), Fault> {

@@ -112,7 +112,29 @@ fn a_password_that_cannot_pass_is_told() {
     server.send(5, b"\x01\x04");
     let (sequence, error) = client.receive_error();
     assert_eq!((sequence, error.sql_state), (4, Some(*b"08S01")));
-    assert!(error.message.contains("log in to the source directly once"), "{error}");
+    assert!(error.message.contains("user or password is wrong, or the source does"), "{error}");
+    client.assert_closed();
+}
+
+#[test]
+fn a_password_that_cannot_pass_is_told_to_who_changes_the_user_too() {
+    let ca = Authority::new("ca");
+    let issued = ca.issue(&["127.0.0.1"]);
+    let (upstream, address) = listener();
+    let rig = Rig::with_tls(&address, required(), |_| {});
+    let (mut client, mut server) = in_login(&rig, &upstream, &issued);
+    server.send(3, &ok(status::AUTOCOMMIT));
+    client.receive();
+    client.send(0, b"\x11other\0\0\0");
+    server.receive();
+    server.send(1, b"\xfecaching_sha2_password\0abcdefghijklmnopqrst\0");
+    client.receive();
+    client.send(2, &[7; 32]);
+    server.receive();
+    server.send(3, b"\x01\x04");
+    let (sequence, error) = client.receive_error();
+    assert_eq!((sequence, error.sql_state), (3, Some(*b"08S01")));
+    assert!(error.message.contains("asks for the password itself"), "{error}");
     client.assert_closed();
 }
 

@@ -403,10 +403,27 @@ fn mariadb_leaves_out_definitions_that_the_client_has() {
 }
 
 #[test]
+fn out_parameters_are_not_the_end() {
+    let execute = Command::STMT_EXECUTE;
+    let out = 2 | status::MORE_RESULTS | status::PS_OUT_PARAMS;
+    for (capabilities, last) in [(CLASSIC, 2), (CLASSIC | cap::DEPRECATE_EOF, out)] {
+        let mut script = Script::new(capabilities)
+            .command(execute, &[1, 0, 0, 0, 0])
+            .server(&[1])
+            .server(&definition());
+        if capabilities & cap::DEPRECATE_EOF == 0 {
+            script = script.server(&end_of(capabilities, out));
+        }
+        let script = script.server(b"\0\0row").server(&end_of(capabilities, last)).server(&ok(2));
+        assert_followed(&script, &[Event::Command(execute), reply(execute, 2)]);
+    }
+}
+
+#[test]
 fn mysql_leaves_out_definitions_when_asked_to() {
     let capabilities = NEW | cap::OPTIONAL_RESULTSET_METADATA;
-    let none = [vec![0, 1], b"\x01a".to_vec()];
-    let full = [vec![1, 1], definition(), b"\x01a".to_vec()];
+    let none = [vec![2, 0], b"\x01a\x01b".to_vec()];
+    let full = [vec![2, 1], definition(), definition(), b"\x01a\x01b".to_vec()];
     for packets in [&none[..], &full[..]] {
         let script = Script::new(capabilities).query().servers(packets).server(&end(2));
         assert_followed(&script, &[Event::Command(Command::QUERY), reply(Command::QUERY, 2)]);
@@ -416,6 +433,14 @@ fn mysql_leaves_out_definitions_when_asked_to() {
         .command(prepare, b"select ?")
         .server(&[prepared(3, 2), vec![0]].concat());
     assert_followed(&script, &[Event::Command(prepare), reply(prepare, 2)]);
+    // The EOFs behind the definitions come all the same.
+    let capabilities = CLASSIC | cap::OPTIONAL_RESULTSET_METADATA;
+    for (columns, parameters, ends) in [(3, 2, 2), (3, 0, 1), (0, 2, 1), (0, 0, 0)] {
+        let answer = [prepared(columns, parameters), vec![0]].concat();
+        let script = Script::new(capabilities).command(prepare, b"select ?").server(&answer);
+        let script = (0..ends).fold(script, |script, _| script.server(&end_of(capabilities, 2)));
+        assert_followed(&script, &[Event::Command(prepare), reply(prepare, 2)]);
+    }
 }
 
 #[test]
@@ -467,6 +492,16 @@ fn change_user_is_a_login_again() {
     ];
     assert_followed(&script, &expected);
     assert!(!script.run().0.is_idle(), "a transaction is open");
+    let sha2 = Script::new(NEW)
+        .command(change, b"app\0\0shop\0")
+        .server(b"\xfecaching_sha2_password\0salt of twenty bytes\0")
+        .client(&[3; 32])
+        .server(b"\x01\x04")
+        .client(b"\x02")
+        .server(b"\x01a key")
+        .client(&[0; 256])
+        .server(&ok(2));
+    assert_followed(&sha2, &[Event::Command(change), Event::PasswordAsked, reply(change, 2)]);
 }
 
 #[test]
@@ -536,8 +571,21 @@ fn login_dialogue_of_several_steps() {
         .client(&[0; 256])
         .server(&ok(2));
     let (server, client) = (Event::LoginStep(Side::Server), Event::LoginStep(Side::Client));
-    let expected = [server, client, server, client, server, client, Event::LoggedIn];
+    let asked = Event::PasswordAsked;
+    let expected = [server, client, asked, client, server, client, Event::LoggedIn];
     assert_eq!(script.run().1, expected);
+    let (away, back) = (b"\xfedialog\0", b"\xfecaching_sha2_password\0salt");
+    for (payload, asks) in
+        [(&b"\x01\x04"[..], true), (b"\x01\x03", false), (b"\x01\x04x", false), (b"\x01", false)]
+    {
+        let event = if asks { asked } else { server };
+        let by_login = Script::in_login(NEW).server(payload);
+        assert_eq!(by_login.run().1, [event], "{payload:?}");
+        let by_switch = Script::in_login(NEW).server(away).server(back).server(payload);
+        assert_eq!(by_switch.run().1, [server, server, event], "{payload:?}");
+        let switched_away = Script::in_login(NEW).server(away).server(payload);
+        assert_eq!(switched_away.run().1, [server, server], "{payload:?}");
+    }
     // What was asked for needs no question: two packets in a row.
     let fast = Script::in_login(NEW).server(b"\x01\x03").server(&ok(2));
     assert_eq!(fast.run().1, [server, Event::LoggedIn]);

@@ -315,7 +315,7 @@ impl Log {
 
     /// Whether the log records, and if not, why.
     pub fn health(&self) -> Health {
-        self.shared.published.view().health
+        self.shared.published.health()
     }
 
     /// Resolves when the log's health is another than `seen`.

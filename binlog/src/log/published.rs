@@ -110,6 +110,10 @@ impl Published {
         self.lock().view.clone()
     }
 
+    pub(crate) fn health(&self) -> Health {
+        self.lock().view.health.clone()
+    }
+
     pub(crate) fn end(&self) -> LogEnd {
         self.lock().view.end
     }

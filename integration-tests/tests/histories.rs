@@ -1,14 +1,15 @@
 //! Real upstreams whose history becomes another, and an operator's way on.
 
 use spillway_integration_tests::replica::{self, REPLICA_USER};
-use spillway_integration_tests::servers::Server;
+use spillway_integration_tests::servers::{CAPTURE_USER, Server};
 use spillway_integration_tests::spillway::{self, Spillway};
 use spillway_integration_tests::stack::{
     Stack, assert_files_valid, assert_streams_equal, wait_idle,
 };
 use spillway_integration_tests::{checksum, tool, wait};
 
-const ADMIN: &str = "[\"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"REPLICATION SLAVE ADMIN\"]";
+const ADMIN: &str =
+    "[\"REPLICATION SLAVE\", \"BINLOG MONITOR\", \"BINLOG ADMIN\", \"REPLICATION SLAVE ADMIN\"]";
 
 fn started() -> Stack {
     let stack = Stack::start_with(|s| s.with("[[replicas.user]]", "privileges", ADMIN));
@@ -28,8 +29,12 @@ fn wait_capture(spillway: &Spillway, state: &str) {
 }
 
 fn alter(spillway: &Spillway, start: &str) {
+    alter_source(spillway, &format!("START = '{start}'"));
+}
+
+fn alter_source(spillway: &Spillway, way: &str) {
     let mut client = spillway.replica_client().unwrap();
-    client.query(&format!("ALTER SOURCE main START = '{start}'")).expect("ALTER SOURCE");
+    client.query(&format!("ALTER SOURCE main {way}")).expect("ALTER SOURCE");
 }
 
 /// A replica of a copy of the upstream as it is now.
@@ -91,6 +96,96 @@ fn after_reset_master_the_source_diverges_and_an_operator_begins_a_new_timeline(
     let read = tool::run("mariadb-binlog", &[&arguments[..], &[name]].concat()).expect_code(0);
     assert!(read.stdout.contains("Rotate to"), "{}", read.stdout);
     // The mark of the new timeline is nothing to stock tools.
+    assert_files_valid(&stack.spillway);
+}
+
+/// Both at the same GTID when the operator decides: only the log's file tells the two apart.
+#[test]
+fn a_history_that_has_come_to_the_same_gtid_is_a_timeline_of_its_own() {
+    let mut stack = started();
+    stack.upstream.stop();
+    let copy = stack.upstream.copy_data();
+    stack.upstream.start();
+    stack.upstream.run("INSERT INTO d.t VALUES (3, 'old history')");
+    stack.assert_equal();
+    let position = stack.upstream.gtid_binlog_pos();
+    stack.upstream.stop();
+    stack.upstream.swap_data(&copy);
+    stack.upstream.start();
+    stack.upstream.run("INSERT INTO d.t VALUES (3, 'new history')");
+    assert_eq!(stack.upstream.gtid_binlog_pos(), position);
+    wait_capture(&stack.spillway, "diverged");
+    let fresh = rebuilt(&stack);
+    alter(&stack.spillway, "current");
+    wait_capture(&stack.spillway, "streaming");
+    replica::wait_io_error(&stack.replica, "1236");
+    // Nothing was recorded of it yet.
+    stack.spillway.kill();
+    stack.spillway.launch();
+    wait_capture(&stack.spillway, "streaming");
+    stack.upstream.stop();
+    stack.upstream.start();
+    stack.upstream.run("INSERT INTO d.t VALUES (4, 'next')");
+    stack.spillway.wait_recorded(&stack.upstream.gtid_binlog_pos());
+    replica::stop(&stack.replica);
+    replica::start(&stack.replica);
+    replica::wait_io_error(&stack.replica, "not in the master's binlog");
+    assert_eq!(stack.replica.query("SELECT t FROM d.t WHERE id = 3").scalar(), "old history");
+    assert_eq!(stack.replica.query("SELECT COUNT(*) FROM d.t").scalar(), "3");
+    // Once the old timeline is purged its GTID is the new one's, and the rebuilt replica goes on from it.
+    assert_files_valid(&stack.spillway);
+    let dir = stack.spillway.binlog_dir();
+    let files = spillway::run(&["binlog", "verify", dir.to_str().unwrap()]).expect_code(0).stdout;
+    let mut timelines = files.lines().filter(|line| line.contains("begins a new timeline"));
+    let begins = timelines.next().and_then(|line| line.split_whitespace().nth(1)).unwrap();
+    assert_eq!(timelines.next(), None);
+    let mut client = stack.spillway.replica_client().unwrap();
+    client.query(&format!("PURGE BINARY LOGS TO '{begins}'")).expect("PURGE");
+    replica::stop(&stack.replica);
+    replica::attach_at(&fresh, stack.spillway.replica_port(), REPLICA_USER, &position);
+    replica::wait_applied(&fresh, &stack.upstream.gtid_binlog_pos());
+    checksum::assert_equal(&stack.upstream, &fresh);
+}
+
+/// What the primary logged as a statement is rows in the binlog of the replica that takes its place.
+#[test]
+fn a_promoted_replica_with_the_last_transaction_in_another_form_is_continued() {
+    let mut stack = started();
+    let promoted = Server::replica_with(&["--server-id=102", "--binlog-format=ROW"]);
+    replica::attach(&promoted, stack.upstream.port(), CAPTURE_USER);
+    let statement = "UPDATE d.t SET t = 'by a statement' WHERE id = 2";
+    stack.upstream.run(&format!("SET SESSION binlog_format = 'STATEMENT'; {statement}"));
+    stack.assert_equal();
+    let last = stack.upstream.gtid_binlog_pos();
+    replica::wait_applied(&promoted, &last);
+    replica::stop(&promoted);
+    promoted.run("RESET SLAVE ALL");
+    stack.upstream.stop();
+    let servers = format!("[\"127.0.0.1:{}\"]", promoted.port());
+    stack.spillway.config().set("[[source]]", "servers", &servers);
+    stack.spillway.restart();
+    wait_capture(&stack.spillway, "diverged");
+    alter_source(&stack.spillway, "CONTINUE");
+    wait_capture(&stack.spillway, "streaming");
+    // Before there is anything new.
+    stack.spillway.kill();
+    stack.spillway.launch();
+    wait_capture(&stack.spillway, "streaming");
+    let note = stack.spillway.binlog_dir().join("binlog.main.alter");
+    assert!(std::fs::read_to_string(&note).unwrap().contains(&format!("continue {last}\n")));
+    promoted.run("INSERT INTO d.t VALUES (3, 'of the new primary')");
+    let position = promoted.gtid_binlog_pos();
+    stack.spillway.wait_recorded(&position);
+    replica::wait_applied(&stack.replica, &position);
+    checksum::assert_equal(&promoted, &stack.replica);
+    // From here on it is compared again.
+    stack.spillway.restart();
+    wait_capture(&stack.spillway, "streaming");
+    assert!(!note.exists());
+    promoted.run("INSERT INTO d.t VALUES (4, 'more')");
+    stack.spillway.wait_recorded(&promoted.gtid_binlog_pos());
+    replica::wait_applied(&stack.replica, &promoted.gtid_binlog_pos());
+    checksum::assert_equal(&promoted, &stack.replica);
     assert_files_valid(&stack.spillway);
 }
 

@@ -33,6 +33,11 @@ pub fn events(data: &[u8]) {
         assert_eq!(EventHeader::LEN + body.len(), gtid_list::event_len(list.len()));
         let event = [&data[..EventHeader::LEN], &body].concat();
         assert_eq!(gtid_list::parse(&event).ok(), Some((list.clone(), flags)));
+        if let Ok(Some(domains)) = gtid_list::timeline_domains(data) {
+            let body = gtid_list::timeline_body(&list, &domains);
+            let event = [&data[..EventHeader::LEN], &body].concat();
+            assert_eq!(gtid_list::timeline_domains(&event), Ok(Some(domains)));
+        }
         let state = GtidState::from_list(&list);
         assert_eq!(GtidState::from_list(&state.list()), state);
     }

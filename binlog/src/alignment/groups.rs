@@ -224,6 +224,19 @@ fn bytes_between(files: &[Arc<FileEntry>], (file, position): (u64, u64), last: &
     (passed + last.start).saturating_sub(position)
 }
 
+impl Log {
+    /// The last transaction of some domains that is of their timeline: its GTID, the number of its file, and where it starts there.
+    ///
+    /// # Errors
+    /// [`AlignError`].
+    pub fn last_transaction(
+        &self,
+        domains: &Domains,
+    ) -> Result<Option<(Gtid, u64, u64)>, AlignError> {
+        Ok(last(self, domains)?.map(|(last, _)| (last.gtid, last.file, last.start)))
+    }
+}
+
 /// The last transaction that `fits`, in the files that may hold it as far as their indexes tell.
 pub(super) fn find_last(
     log: &Log,
@@ -253,8 +266,7 @@ pub(super) fn find_last(
 
 /// Whether one of the domains begins a timeline with a file.
 fn begins(entry: &FileEntry, domains: &Domains) -> bool {
-    let timeline = entry.timeline.as_ref();
-    timeline.is_some_and(|new| new.domains.iter().any(|domain| domains.contains(*domain)))
+    entry.timeline.as_ref().is_some_and(|new| new.begins(domains))
 }
 
 /// The last in a file at whose end the domains' state is `after`.

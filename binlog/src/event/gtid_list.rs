@@ -5,7 +5,11 @@
 //!  an empty list is followed by 2 zero bytes (observed on MariaDB 10.11 and 11.8)
 //! ```
 //! Flag 1 (`FLAG_UNTIL_REACHED`) in a dump says that the position of `START SLAVE UNTIL` was reached. Flag 8 (`FLAG_TIMELINE`)
-//! in a file of Spillway's log says that a new timeline begins there.
+//! in a file of Spillway's log says that a new timeline begins there, and behind the list stand the domains that it is about:
+//!
+//! ```text
+//!  count u32 | count × domain u32; without the 2 zero bytes of an empty list
+//! ```
 
 use super::read::Fields;
 use super::{EventError, EventHeader, header};
@@ -31,6 +35,26 @@ pub fn parse(event: &[u8]) -> Result<(Vec<Gtid>, u32), EventError> {
     Ok((list, count & !COUNT_MASK))
 }
 
+/// The domains that a file begins anew; `None` where it begins no timeline.
+///
+/// # Errors
+/// [`EventError::TooShort`] where a count promises more than is there.
+pub fn timeline_domains(event: &[u8]) -> Result<Option<Vec<u32>>, EventError> {
+    let (list, flags) = parse(event)?;
+    if flags & FLAG_TIMELINE == 0 {
+        return Ok(None);
+    }
+    let mut fields = Fields::new(header::body(event)?);
+    fields.take(4 + list.len().saturating_mul(ENTRY_LEN), "Gtid_list")?;
+    let count = fields.u32("count of a timeline's domains")?;
+    let domains = fields.take((count as usize).saturating_mul(4), "domains of a timeline")?;
+    Ok(Some(domains.chunks_exact(4).map(low_u32).collect()))
+}
+
+fn low_u32(bytes: &[u8]) -> u32 {
+    bytes.try_into().map(u32::from_le_bytes).unwrap_or_default()
+}
+
 fn entry(bytes: &[u8]) -> Result<Gtid, EventError> {
     let mut fields = Fields::new(bytes);
     let domain = fields.u32("domain id")?;
@@ -51,6 +75,16 @@ pub fn body(list: &[Gtid], flags: u32) -> Vec<u8> {
     if list.is_empty() {
         body.extend_from_slice(&[0; 2]);
     }
+    body
+}
+
+/// The body of a Gtid_list event with which a file begins a timeline of these domains.
+pub fn timeline_body(list: &[Gtid], domains: &[u32]) -> Vec<u8> {
+    let mut body = body(list, FLAG_TIMELINE);
+    body.truncate(4 + list.len() * ENTRY_LEN);
+    let count = u32::try_from(domains.len()).unwrap_or(u32::MAX);
+    body.extend_from_slice(&count.to_le_bytes());
+    domains.iter().for_each(|domain| body.extend_from_slice(&domain.to_le_bytes()));
     body
 }
 
@@ -77,6 +111,25 @@ mod tests {
         assert_eq!(made, sent);
         assert_eq!(parse(&sent[..39]).unwrap(), (list.to_vec(), 0));
         assert_eq!(event_len(0), 25);
+    }
+
+    #[test]
+    fn the_domains_of_a_timeline_read_back_behind_any_list() {
+        let header = control::artificial(EventType::GTID_LIST, 1, 0);
+        let event = |body: &[u8]| control::event(header, body, ChecksumAlgorithm::None);
+        let list = [Gtid { domain: 7, server: 1, sequence: 2 }];
+        for list in [&list[..], &[]] {
+            for domains in [&[7, u32::MAX][..], &[7], &[]] {
+                let made = event(&timeline_body(list, domains));
+                assert_eq!(parse(&made).unwrap(), (list.to_vec(), FLAG_TIMELINE));
+                assert_eq!(timeline_domains(&made).unwrap(), Some(domains.to_vec()));
+                for cut in 1..=4 * domains.len() + 4 {
+                    let cut = timeline_domains(&made[..made.len() - cut]);
+                    assert!(matches!(cut, Err(EventError::TooShort { .. })), "{cut:?}");
+                }
+            }
+            assert_eq!(timeline_domains(&event(&body(list, 0))).unwrap(), None);
+        }
     }
 
     #[test]

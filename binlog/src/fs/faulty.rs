@@ -17,6 +17,8 @@ pub enum Fault {
         /// Operations that find the disk full.
         times: u64,
     },
+    /// EMFILE, from the nth changing operation on: where a file or a directory is to be opened.
+    OutOfFiles,
 }
 
 /// What begins and does not end, until it is let.
@@ -127,6 +129,7 @@ impl Plan {
     fn step(&self, operation: Operation) -> io::Result<()> {
         let mut inner = self.lock();
         let number = inner.done.len();
+        let opens = matches!(operation, Operation::Create(_) | Operation::SyncDir(_));
         let is_first = match self.at {
             At::Number(at) => number >= at,
             At::First(of) => of(&operation),
@@ -141,7 +144,8 @@ impl Plan {
             Fault::Full { times } if ((number - first) as u64) < times => {
                 Err(io::ErrorKind::StorageFull.into())
             }
-            Fault::Full { .. } => Ok(()),
+            Fault::OutOfFiles if opens => Err(rustix::io::Errno::MFILE.into()),
+            Fault::Full { .. } | Fault::OutOfFiles => Ok(()),
         }
     }
 

@@ -119,6 +119,12 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether an error says that the process, or the system, has too many files open (EMFILE, ENFILE).
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    let limits = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
+}
+
 /// Reads exactly `buf.len()` bytes.
 ///
 /// # Errors

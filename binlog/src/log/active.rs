@@ -72,8 +72,8 @@ impl ActiveFile {
     ) -> io::Result<Self> {
         let path = place.dir.join(file_name(place.basename, number));
         let file: Arc<dyn LogFile> = Arc::from(place.fs.open(&path, true)?);
-        let flags = timeline.as_ref().map_or(0, |_| gtid_list::FLAG_TIMELINE);
-        let head = head(&format, &list, flags, place.server_id);
+        let begins = timeline.as_ref().map(|timeline| timeline.domains.as_slice());
+        let head = head(&format, &list, begins, place.server_id);
         file.write_all_at(&mut [IoSlice::new(&head)], 0)?;
         file.sync_data()?;
         place.fs.sync_dir(place.dir)?;
@@ -152,18 +152,22 @@ impl ActiveFile {
     }
 }
 
-/// Magic, format description and Gtid_list (with these flags) of a file.
+/// Magic, format description and Gtid_list of a file, which may begin a timeline of some domains.
 pub(crate) fn head(
     format: &FormatDescription,
     list: &[Gtid],
-    flags: u32,
+    begins: Option<&[u32]>,
     server_id: u32,
 ) -> Vec<u8> {
     let timestamp = now();
     let len = format.to_event(timestamp, server_id, 0).len() + MAGIC.len();
     let mut head = MAGIC.to_vec();
     head.extend_from_slice(&format.to_event(timestamp, server_id, low(len as u64)));
-    let size = gtid_list::event_len(list.len()) + format.checksum.trailer_len();
+    let body = match begins {
+        Some(domains) => gtid_list::timeline_body(list, domains),
+        None => gtid_list::body(list, 0),
+    };
+    let size = EventHeader::LEN + body.len() + format.checksum.trailer_len();
     let header = EventHeader {
         timestamp,
         event_type: EventType::GTID_LIST,
@@ -172,7 +176,7 @@ pub(crate) fn head(
         end_position: low((len + size) as u64),
         flags: 0,
     };
-    head.extend_from_slice(&control::event(header, &gtid_list::body(list, flags), format.checksum));
+    head.extend_from_slice(&control::event(header, &body, format.checksum));
     head
 }
 

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use super::abort::AbortOnPanic;
 use super::active::{ActiveFile, head};
 use super::files::file_name;
-use super::full_disk::retry_while_full;
 use super::published::{Health, LogEnd};
 use super::queue::{Job, Work};
-use super::syncer::{SyncFailed, Unsynced};
+use super::shortage::{retry_while_out_of_files, retry_while_short};
+use super::stop::Stop;
+use super::syncer::Unsynced;
 use super::timeline::Timeline;
 use super::{CommitLevel, Shared, copy, large, verified};
 use crate::event::FormatDescription;
@@ -49,25 +50,6 @@ struct Group {
     bytes: u64,
 }
 
-/// Why nothing more is recorded.
-pub(super) enum Stop {
-    Failed(io::Error),
-    /// Closed while the disk was full, or latched elsewhere.
-    Closed,
-}
-
-impl From<SyncFailed> for Stop {
-    fn from(_: SyncFailed) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Committer {
     /// Runs until the queue is closed and empty, or a write fails.
     pub(crate) fn run(mut self) {
@@ -96,8 +78,8 @@ impl Committer {
         let mut group = Group::default();
         for Job { lane, number, work } in jobs.drain(..) {
             match work {
-                Work::Begin { format, state, domains } => {
-                    self.begin(&mut group, &format, &state, domains)?;
+                Work::Begin { format, state, domains, anew } => {
+                    self.begin(&mut group, &format, &state, domains, anew)?;
                 }
                 Work::Transaction(transaction) => self.add(&mut group, transaction)?,
                 Work::Rotate => self.rotate_on_demand(&mut group)?,
@@ -132,13 +114,14 @@ impl Committer {
         }
     }
 
-    /// Begins domains at a state: in the first file, or in a new one where the log's state of them is another.
+    /// Begins domains at a state: in the first file, or in a new one where the log's state of them is another, or they begin `anew`.
     fn begin(
         &mut self,
         group: &mut Group,
         format: &FormatDescription,
         state: &GtidState,
         domains: Option<Domains>,
+        anew: bool,
     ) -> Result<(), Stop> {
         if domains.is_none() && self.active.is_some() {
             return Ok(());
@@ -151,7 +134,8 @@ impl Committer {
         }
         let list = self.state.list().into_iter().filter(|gtid| !domains.contains(gtid.domain));
         let list: Vec<_> = list.chain(domains.of_list(&state.list())).collect();
-        let timeline = Timeline::between(&self.state, &GtidState::from_list(&list));
+        let anew = if anew { domains } else { Domains::only([]) };
+        let timeline = Timeline::between(&self.state, &GtidState::from_list(&list), &anew);
         if timeline.domains.is_empty() {
             return Ok(());
         }
@@ -216,7 +200,7 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
         let before = active.position;
-        retry_while_full(&shared, || copy::append(active, &mut spilled))?;
+        retry_while_short(&shared, || copy::append(active, &mut spilled))?;
         shared.options.observer.committed(1, active.position - before);
         Ok(())
     }
@@ -258,13 +242,16 @@ impl Committer {
         let place = shared.place();
         let number = self.finish_active()?;
         // Until now the head was a hole: it needs room on the disk as any other write.
-        retry_while_full(&shared, || spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0))?;
+        retry_while_short(&shared, || {
+            spilled.file.file.write_all_at(&mut [IoSlice::new(head)], 0)
+        })?;
         spilled.file.file.sync_data()?;
         let entry = place.entry(number, format, self.state.list());
-        retry_while_full(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
+        retry_while_short(&shared, || place.fs.rename(&spilled.file.path, &entry.path))?;
         spilled.file.keep();
-        place.fs.sync_dir(shared.space.dir())?;
-        place.fs.sync_dir(place.dir)?;
+        for dir in [shared.space.dir(), place.dir] {
+            retry_while_out_of_files(&shared, || place.fs.sync_dir(dir))?;
+        }
         let file = Arc::clone(&spilled.file.file);
         shared.options.observer.renamed(spilled.body_len);
         // Before the file is published: who sees the transaction must find its GTID.
@@ -308,7 +295,7 @@ impl Committer {
         }
         let shared = Arc::clone(&self.shared);
         let active = self.active()?;
-        retry_while_full(&shared, || {
+        retry_while_short(&shared, || {
             let mut parts: Vec<_> = transactions.iter().map(|one| IoSlice::new(one)).collect();
             active.append(&mut parts)
         })?;
@@ -383,7 +370,7 @@ impl Committer {
         let active = self.active()?;
         let number = active.entry.number + 1;
         let next = file_name(&shared.options.basename, number);
-        retry_while_full(&shared, || active.append_rotate(&next, shared.options.server_id))?;
+        retry_while_short(&shared, || active.append_rotate(&next, shared.options.server_id))?;
         shared.syncer.take_over()?;
         active.sync()?;
         Ok(number)
@@ -408,7 +395,7 @@ impl Committer {
     ) -> Result<(), Stop> {
         let shared = Arc::clone(&self.shared);
         let list = self.state.list();
-        let new = retry_while_full(&shared, || {
+        let new = retry_while_short(&shared, || {
             let (format, list) = (format.clone(), list.clone());
             ActiveFile::create(&shared.place(), number, format, list, timeline.cloned())
         })?;
@@ -432,9 +419,9 @@ impl Committer {
         let place = shared.place();
         if number == 1 {
             // Recovery relies on a hint being there, however old, once there is a second file.
-            retry_while_full(&shared, || verified::write(&place, &shared.files.all(), position))?;
+            retry_while_short(&shared, || verified::write(&place, &shared.files.all(), position))?;
         }
-        retry_while_full(&shared, || shared.write_index())?;
+        retry_while_short(&shared, || shared.write_index())?;
         if let Some(mut old) = old {
             old.finish_index(shared.options.fs.as_ref(), before);
         }
@@ -447,7 +434,7 @@ impl Committer {
     /// Transactions that spill keep room for the header events of the file they may become.
     fn tell_header_len(&self) {
         if let Some(active) = &self.active {
-            let head = head(&active.entry.format, &self.state.list(), 0, 0);
+            let head = head(&active.entry.format, &self.state.list(), None, 0);
             self.shared.space.set_header_len(head.len() as u64);
         }
     }
@@ -464,7 +451,7 @@ impl Committer {
         self.shared.published.update(|view| {
             view.end = end;
             view.state = state;
-            if view.health == Health::DiskFull {
+            if view.health.shortage().is_some() {
                 view.health = Health::Running;
             }
             view.reach(&self.lanes, true, durable);

@@ -56,7 +56,7 @@ pub(crate) fn fill_head(
     spilled: &Spilled,
 ) -> Option<Vec<u8>> {
     let room = usize::try_from(spilled.file.head).ok()?;
-    let mut bytes = head(format, list, 0, server_id);
+    let mut bytes = head(format, list, None, server_id);
     let lead_at = bytes.len();
     bytes.extend_from_slice(&spilled.lead);
     let gtid_at = lead_at + last_event(&spilled.lead)?;

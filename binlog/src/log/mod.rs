@@ -5,7 +5,6 @@ mod active;
 mod commit;
 mod copy;
 mod files;
-mod full_disk;
 mod index;
 mod large;
 mod note;
@@ -13,6 +12,8 @@ mod published;
 mod purge;
 mod queue;
 mod readers;
+mod shortage;
+mod stop;
 mod syncer;
 mod timeline;
 mod verified;
@@ -314,7 +315,12 @@ impl Log {
 
     /// Whether the log records, and if not, why.
     pub fn health(&self) -> Health {
-        self.shared.published.view().health
+        self.shared.published.health()
+    }
+
+    /// Resolves when the log's health is another than `seen`.
+    pub async fn health_changed(&self, seen: &Health) -> Health {
+        std::future::poll_fn(|cx| self.shared.published.poll_health(cx, seen)).await
     }
 
     /// Whether the log has, since it was opened, everything its sources had. Before that a replica may be ahead of it and no more
@@ -341,6 +347,13 @@ impl Log {
     /// Format description of the newest file; `None` before the first.
     pub fn format(&self) -> Option<Arc<FormatDescription>> {
         self.shared.files.newest().map(|entry| Arc::clone(&entry.format))
+    }
+
+    /// Whether one of these domains began a new timeline with a file behind this one.
+    pub fn has_begun_behind(&self, file: u64, domains: &Domains) -> bool {
+        let (end, files) = (self.end(), self.shared.files.all());
+        let behind = files.iter().filter(|entry| (file + 1..=end.file).contains(&entry.number));
+        behind.filter_map(|entry| entry.timeline.as_ref()).any(|new| new.begins(domains))
     }
 
     /// The files, oldest first, with their readable sizes.
@@ -387,7 +400,7 @@ impl Submitter {
     /// Opens the first file of an empty log: the source's format description, and the GTID state where recording begins. In a
     /// log that has a file it changes nothing.
     pub fn begin(&self, format: Arc<FormatDescription>, state: GtidState) -> Ticket {
-        self.shared.push(self.lane, Work::Begin { format, state, domains: None })
+        self.shared.push(self.lane, Work::Begin { format, state, domains: None, anew: false })
     }
 
     /// The same for some domains, whatever the log has of them: they go on from this state. Where that is another than the log's,
@@ -398,7 +411,20 @@ impl Submitter {
         state: GtidState,
         domains: Domains,
     ) -> Ticket {
-        self.shared.push(self.lane, Work::Begin { format, state, domains: Some(domains) })
+        let domains = Some(domains);
+        self.shared.push(self.lane, Work::Begin { format, state, domains, anew: false })
+    }
+
+    /// The same as a new timeline in any case: what the log has of the domains is of another history, also where that has come to
+    /// the same state. Only where the log has nothing of them, and they begin with nothing, there is nothing to begin.
+    pub fn begin_anew(
+        &self,
+        format: Arc<FormatDescription>,
+        state: GtidState,
+        domains: Domains,
+    ) -> Ticket {
+        let domains = Some(domains);
+        self.shared.push(self.lane, Work::Begin { format, state, domains, anew: true })
     }
 
     /// Hands over a transaction; returns at once.

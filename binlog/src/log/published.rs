@@ -24,10 +24,28 @@ pub enum Health {
     Running,
     /// The disk is full: nothing is recorded until there is room, then it goes on by itself.
     DiskFull,
+    /// A file cannot be opened because too many are: nothing is recorded until one can be, then it goes on by itself.
+    OutOfFiles,
     /// A write or sync failed with this error: nothing is recorded until the process is started again.
     Latched(Arc<str>),
     /// Closed.
     Closed,
+}
+
+impl Health {
+    /// What the log lacks where it waits for something, and what to do.
+    pub fn shortage(&self) -> Option<&'static str> {
+        match self {
+            Self::DiskFull => {
+                Some("the log's disk is full: make room, recording goes on by itself")
+            }
+            Self::OutOfFiles => Some(
+                "the log cannot open a file because too many are open: raise the limit (ulimit -n, LimitNOFILE), or let \
+                 connections go; recording goes on by itself",
+            ),
+            Self::Running | Self::Latched(_) | Self::Closed => None,
+        }
+    }
 }
 
 /// One consistent view.
@@ -74,17 +92,26 @@ pub(crate) struct Published {
 struct Inner {
     view: View,
     wakers: Vec<Waker>,
+    /// Of those who wait for the health alone: most changes are none of it.
+    of_health: Vec<Waker>,
 }
 
 impl Published {
     pub(crate) fn new(end: LogEnd, state: GtidState) -> Self {
         let (lanes, state) = (Vec::new(), Arc::new(state));
         let view = View { end, lanes, state, health: Health::Running };
-        Self { inner: Mutex::new(Inner { view, wakers: Vec::new() }), changed: Condvar::new() }
+        Self {
+            inner: Mutex::new(Inner { view, wakers: Vec::new(), of_health: Vec::new() }),
+            changed: Condvar::new(),
+        }
     }
 
     pub(crate) fn view(&self) -> View {
         self.lock().view.clone()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.lock().view.health.clone()
     }
 
     pub(crate) fn end(&self) -> LogEnd {
@@ -95,8 +122,13 @@ impl Published {
     pub(crate) fn update(&self, change: impl FnOnce(&mut View)) {
         let wakers = {
             let mut inner = self.lock();
+            let health = inner.view.health.clone();
             change(&mut inner.view);
-            std::mem::take(&mut inner.wakers)
+            let mut wakers = std::mem::take(&mut inner.wakers);
+            if inner.view.health != health {
+                wakers.append(&mut inner.of_health);
+            }
+            wakers
         };
         self.changed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
@@ -123,15 +155,29 @@ impl Published {
         if let Some(answer) = done(&inner.view) {
             return Poll::Ready(answer);
         }
-        if !inner.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            inner.wakers.push(cx.waker().clone());
+        note(&mut inner.wakers, cx.waker());
+        Poll::Pending
+    }
+
+    /// Polls until the health is another than `seen`.
+    pub(crate) fn poll_health(&self, cx: &mut Context<'_>, seen: &Health) -> Poll<Health> {
+        let mut inner = self.lock();
+        if inner.view.health != *seen {
+            return Poll::Ready(inner.view.health.clone());
         }
+        note(&mut inner.of_health, cx.waker());
         Poll::Pending
     }
 
     /// Every change under the lock is complete when a panic could strike, so a poisoned lock holds a sound view.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn note(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if !wakers.iter().any(|known| known.will_wake(waker)) {
+        wakers.push(waker.clone());
     }
 }
 
@@ -258,7 +304,7 @@ impl Ticket {
             return Some(Ok(()));
         }
         match &view.health {
-            Health::Running | Health::DiskFull => None,
+            Health::Running | Health::DiskFull | Health::OutOfFiles => None,
             Health::Latched(reason) => Some(Err(SubmitError::Latched(Arc::clone(reason)))),
             Health::Closed => Some(Err(SubmitError::Closed)),
         }

@@ -19,8 +19,8 @@ const LAZY_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) enum Work {
     /// Record a transaction.
     Transaction(Transaction),
-    /// Begin these domains at a state; `None`: all of them, and only in an empty log.
-    Begin { format: Arc<FormatDescription>, state: GtidState, domains: Option<Domains> },
+    /// Begin these domains at a state; `None`: all of them, and only in an empty log. `anew`: whatever the log has of them.
+    Begin { format: Arc<FormatDescription>, state: GtidState, domains: Option<Domains>, anew: bool },
     /// Go on in a new file.
     Rotate,
 }

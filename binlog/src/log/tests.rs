@@ -526,6 +526,41 @@ fn a_disk_that_breaks_anywhere_in_a_rename_loses_nothing_acknowledged() {
     }
 }
 
+#[test]
+fn a_file_that_cannot_be_opened_because_too_many_are_is_waited_for() {
+    // A new file, the index, and the directory of one that is renamed.
+    let created = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.000002"));
+    let indexed = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.index.new"));
+    let renamed = |operation: &Operation| matches!(operation, Operation::Rename(path) if path.ends_with("binlog.000002"));
+    let faulty = |at| FaultyFileSystem::at_first(Fault::OutOfFiles, at);
+    for (fs, is_large) in
+        [(faulty(created), false), (faulty(indexed), false), (faulty(renamed), true)]
+    {
+        let (sample, fs) = (Sample::new(), Arc::new(fs));
+        let log = Log::open(LogOptions { fs: fs.clone(), ..small_limits(&sample) }).unwrap();
+        let source = log.submitter();
+        let begun = source.begin(Arc::new(format()), GtidState::default());
+        let first = source.submit(transaction(&source, 1));
+        let ticket = if is_large {
+            source.submit(of_size(&source, "0-1-2", &[1000; 40]))
+        } else {
+            wait_until(|| first.is_durable() || log.health() == Health::OutOfFiles);
+            log.rotate();
+            source.submit(transaction(&source, 2))
+        };
+        wait_until(|| log.health() == Health::OutOfFiles);
+        assert!(!ticket.is_durable());
+        assert!(log.health().shortage().unwrap().contains("ulimit -n"));
+        fs.repair();
+        ticket.wait_durable().unwrap();
+        begun.wait_durable().unwrap();
+        source.submit(transaction(&source, 3)).wait_durable().unwrap();
+        assert_eq!((log.health(), sequences(&log)), (Health::Running, vec![1, 2, 3]));
+        log.close();
+        assert_eq!(sequences(&open(&sample)), [1, 2, 3]);
+    }
+}
+
 /// The header events and the Gtid event go into a hole at the head of the cache file: it needs room as any other write.
 fn is_head_of_cache(operation: &Operation) -> bool {
     let Operation::Write(path, 0) = operation else { return false };

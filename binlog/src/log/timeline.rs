@@ -1,8 +1,9 @@
 //! A new timeline: where the log's history does not go on from one file to the next, because an operator or a new source began
 //! domains at a state that the log did not have.
 //!
-//! The file that begins it says so in its Gtid_list ([`FLAG_TIMELINE`]); which domains it is about tells the difference to the
-//! state that the file before it ended with.
+//! The file that begins it says so in its Gtid_list ([`FLAG_TIMELINE`]), and which domains it is about: those whose state differs
+//! from what the file before ended with, and all that an operator began anew. Their states may be equal: another history can have
+//! come to the same numbers.
 //!
 //! [`FLAG_TIMELINE`]: crate::event::gtid_list::FLAG_TIMELINE
 
@@ -20,18 +21,29 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Between the state at a file's end and the Gtid_list of the next.
-    pub(crate) fn between(before: &GtidState, after: &GtidState) -> Self {
+    /// Between the state at a file's end and the Gtid_list of the next: of the domains that differ, and of those that were begun
+    /// `anew` whether they differ or not, as far as either side knows them.
+    pub(crate) fn between(before: &GtidState, after: &GtidState, anew: &Domains) -> Self {
         let all = before.position().into_iter().chain(after.position());
         let mut domains: Vec<_> = all.map(|gtid| gtid.domain).collect();
         domains.sort_unstable();
         domains.dedup();
         domains.retain(|domain| {
             let only = Domains::only([*domain]);
-            only.of_state(before) != only.of_state(after)
+            anew.contains(*domain) || only.of_state(before) != only.of_state(after)
         });
+        Self::of(domains, before)
+    }
+
+    /// Of these domains, behind a file that ended with `before`.
+    pub(crate) fn of(domains: Vec<u32>, before: &GtidState) -> Self {
         let ended = Domains::only(domains.iter().copied()).of_list(&before.list());
         Self { domains, ended }
+    }
+
+    /// Whether one of these domains begins here.
+    pub(crate) fn begins(&self, domains: &Domains) -> bool {
+        self.domains.iter().any(|domain| domains.contains(*domain))
     }
 
     /// Whether this GTID is, or may be, one of the timeline that ended.
@@ -68,14 +80,31 @@ mod tests {
 
     #[test]
     fn only_domains_that_differ_begin_anew() {
-        let timeline = Timeline::between(&state("0-1-5,2-1-1"), &state("0-1-5,1-2-9,2-3-1"));
-        assert_eq!((timeline.domains, print_list(&timeline.ended)), (vec![1, 2], "2-1-1".into()));
+        let between = |anew: &[u32]| {
+            let (before, after) = (state("0-1-5,2-1-1"), state("0-1-5,1-2-9,2-3-1"));
+            let anew = Domains::only(anew.iter().copied());
+            let timeline = Timeline::between(&before, &after, &anew);
+            (timeline.domains, print_list(&timeline.ended))
+        };
+        assert_eq!(between(&[]), (vec![1, 2], "2-1-1".into()));
+        // But for what an operator began anew; a domain that nobody has is none.
+        assert_eq!(between(&[0, 7]), (vec![0, 1, 2], "0-1-5,2-1-1".into()));
+    }
+
+    #[test]
+    fn who_stands_where_an_equal_state_begins_anew_cannot_enter() {
+        let list = parse_list("0-1-5").unwrap();
+        let timeline = Timeline::between(&state("0-1-5"), &state("0-1-5"), &Domains::all());
+        let enters = |has: &str| timeline.can_enter(&list, |_| has.parse().ok());
+        assert!(!enters("0-1-5") && !enters("0-1-4") && !enters(""));
+        assert!(enters("0-1-6") && timeline.may_be_old(list[0]));
     }
 
     #[test]
     fn the_old_timeline_cannot_enter_the_new() {
         let list = parse_list("0-1-200,1-2-9").unwrap();
-        let timeline = Timeline::between(&state("0-1-500"), &GtidState::from_list(&list));
+        let timeline =
+            Timeline::between(&state("0-1-500"), &GtidState::from_list(&list), &Domains::only([]));
         let enters = |zero: &str, one: &str| {
             let has = [zero, one].map(|text| text.parse::<Gtid>().ok());
             timeline.can_enter(&list, |domain| has[domain as usize])
@@ -85,7 +114,7 @@ mod tests {
         assert!(!enters("0-1-501", "") && !enters("", "1-2-9"));
         assert!(timeline.may_be_old(list[0]) && !timeline.may_be_old(list[1]));
         // Dropped without a word about where it goes on.
-        let emptied = Timeline::between(&state("0-1-500"), &state(""));
+        let emptied = Timeline::between(&state("0-1-500"), &state(""), &Domains::only([]));
         assert!(!emptied.can_enter(&[], |_| Some("0-1-500".parse().unwrap())));
         assert!(!emptied.can_enter(&[], |_| None));
     }

@@ -13,8 +13,8 @@ use crate::reader::{FileScan, ScanError};
 pub(super) struct Head {
     pub(super) format: FormatDescription,
     pub(super) gtid_list: Vec<Gtid>,
-    /// It begins a timeline.
-    pub(super) is_timeline: bool,
+    /// The domains whose timeline it begins, where it begins one.
+    pub(super) begins: Option<Vec<u32>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,8 @@ pub(super) fn read_head(fs: &dyn FileSystem, path: &Path) -> Result<Head, HeadEr
         let what = "type of a file's second event";
         return Err(fault(crate::event::EventError::Invalid { what, value }.into()));
     }
-    let (gtid_list, flags) = gtid_list::parse(event.event).map_err(|error| fault(error.into()))?;
-    let is_timeline = flags & gtid_list::FLAG_TIMELINE != 0;
-    Ok(Head { format, gtid_list, is_timeline })
+    let invalid = |error: crate::event::EventError| fault(error.into());
+    let (gtid_list, _) = gtid_list::parse(event.event).map_err(invalid)?;
+    let begins = gtid_list::timeline_domains(event.event).map_err(invalid)?;
+    Ok(Head { format, gtid_list, begins })
 }

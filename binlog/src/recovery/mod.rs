@@ -264,7 +264,7 @@ impl Recovery<'_> {
     }
 
     fn entry(&self, number: u64, head: Head) -> Result<FileEntry, OpenError> {
-        let timeline = if head.is_timeline { self.timeline(&head)? } else { None };
+        let timeline = head.begins.map(|domains| self.timeline(domains)).transpose()?;
         Ok(FileEntry {
             number,
             name: file_name(self.place.basename, number),
@@ -279,11 +279,10 @@ impl Recovery<'_> {
         })
     }
 
-    /// What is new in the next file. Behind a purge nothing is: the file is the log's first.
-    fn timeline(&self, head: &Head) -> Result<Option<Timeline>, OpenError> {
-        let Some(before) = self.files.last() else { return Ok(None) };
-        let before = self.state_behind(before)?;
-        Ok(Some(Timeline::between(&before, &GtidState::from_list(&head.gtid_list))))
+    /// What is new in the next file. Behind a purge nothing has ended: the file is the log's first.
+    fn timeline(&self, domains: Vec<u32>) -> Result<Timeline, OpenError> {
+        let before = self.files.last().map(|before| self.state_behind(before)).transpose()?;
+        Ok(Timeline::of(domains, &before.unwrap_or_default()))
     }
 
     /// The GTID state at the end of a closed file.

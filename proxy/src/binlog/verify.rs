@@ -38,7 +38,7 @@ pub(super) fn verify<W: Write>(target: &Target, out: &mut Out<W>) -> Result<(), 
             file.name,
             checked.end,
             checked.transactions,
-            if checked.is_timeline { ", begins a new timeline" } else { "" },
+            if checked.timeline.is_some() { ", begins a new timeline" } else { "" },
             if checked.growing { ", being written" } else { "" }
         ))?;
         if progress.is_shown() {
@@ -59,8 +59,8 @@ struct Checked {
     transactions: u64,
     /// The Gtid_list at its beginning.
     begin: Vec<Gtid>,
-    /// It begins a new timeline: its Gtid_list need not be what the file before ended with.
-    is_timeline: bool,
+    /// The domains that begin a new timeline: in these its Gtid_list need not be what the file before ended with.
+    timeline: Option<Vec<u32>>,
     state: GtidState,
     /// The file its Rotate event names.
     next: Option<String>,
@@ -135,9 +135,8 @@ impl Checked {
         let text = |error: spillway_binlog::event::EventError| error.to_string();
         match event.header.event_type {
             EventType::GTID_LIST => {
-                let flags;
-                (self.begin, flags) = gtid_list::parse(event.event).map_err(text)?;
-                self.is_timeline = flags & gtid_list::FLAG_TIMELINE != 0;
+                (self.begin, _) = gtid_list::parse(event.event).map_err(text)?;
+                self.timeline = gtid_list::timeline_domains(event.event).map_err(text)?;
                 self.state = GtidState::from_list(&self.begin);
             }
             EventType::STOP => self.no_next = true,
@@ -175,8 +174,9 @@ fn follows(
         let missing = format!("no Rotate event to {} ends it", file.name);
         return Err(previous.fault_at(end.end, missing));
     }
-    let (wanted, found) = (sorted(&end.state.list()), sorted(&checked.begin));
-    if wanted != found && !checked.is_timeline {
+    let new = checked.timeline.as_deref().unwrap_or_default();
+    let (wanted, found) = (sorted(&end.state.list(), new), sorted(&checked.begin, new));
+    if wanted != found {
         return Err(file.fault_at(
             0,
             format!(
@@ -190,9 +190,10 @@ fn follows(
     Ok(())
 }
 
-/// The order within a list is the server's business.
-fn sorted(list: &[Gtid]) -> Vec<Gtid> {
-    let mut list = list.to_vec();
+/// The order within a list is the server's business. Without the domains that begin `new` there.
+fn sorted(list: &[Gtid], new: &[u32]) -> Vec<Gtid> {
+    let mut list: Vec<_> =
+        list.iter().filter(|gtid| !new.contains(&gtid.domain)).copied().collect();
     list.sort_unstable_by_key(|gtid| (gtid.domain, gtid.server, gtid.sequence));
     list
 }

@@ -84,7 +84,7 @@ pub(crate) enum Fault {
     #[error("a new timeline was asked for: it begins at the next connect")]
     Anew,
     /// What an operator asked for.
-    #[error("cannot note beside the log that a new timeline begins: {0}")]
+    #[error("cannot note beside the log what has come of ALTER SOURCE: {0}")]
     Note(io::Error),
     #[error(transparent)]
     Align(#[from] AlignError),
@@ -93,7 +93,8 @@ pub(crate) enum Fault {
 }
 
 /// What an operator can do about a source that diverged.
-const WAY_ON: &str = "nothing more is recorded: bring back the server that has it, or begin a new timeline with ALTER SOURCE on the replica port";
+const WAY_ON: &str = "nothing more is recorded: bring back the server that has it; or, on the replica port, ALTER SOURCE name CONTINUE if this \
+    one holds the same transactions in another form (a fail-over), else ALTER SOURCE name START = 'current' begins a new timeline, and replicas are rebuilt";
 
 impl Fault {
     /// The upstream no longer has what was asked for.

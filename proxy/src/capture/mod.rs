@@ -7,6 +7,7 @@ mod attempts;
 mod backoff;
 pub(crate) mod connection;
 pub(crate) mod fault;
+mod in_flight;
 mod login;
 mod packets;
 mod peers;
@@ -127,7 +128,10 @@ pub fn start(
         (source.upstream.name().to_owned(), source.options.domains.clone())
     };
     let peers = Arc::new(Peers::new(sources.iter().map(domains)));
-    restore_new_starts(&sources, log);
+    for CapturedSource { options, upstream, .. } in &sources {
+        upstream.is_captured(&options.domains);
+    }
+    restore_asked(&sources, log);
     let context = |CapturedSource { options, upstream, metrics }| Context {
         options: Arc::new(options),
         log: Arc::clone(log),
@@ -143,13 +147,13 @@ pub fn start(
 }
 
 /// Takes up what ALTER SOURCE has asked for in an earlier life. Nothing of it keeps a source from being captured as it was.
-fn restore_new_starts(sources: &[CapturedSource], log: &Log) {
+fn restore_asked(sources: &[CapturedSource], log: &Log) {
     for CapturedSource { upstream, .. } in sources {
-        if let Err(error) = upstream.restore_new_start(log) {
+        if let Err(error) = upstream.restore_asked(log) {
             tracing::error!(
                 source = upstream.name(),
                 note = %log.note_path(upstream.name(), ALTER_NOTE).display(),
-                "a new timeline that ALTER SOURCE asked for is not begun: its note is passed over, because {error}; give ALTER SOURCE again"
+                "what ALTER SOURCE asked for is not done: its note is passed over, because {error}; give ALTER SOURCE again"
             );
         }
     }
@@ -163,7 +167,7 @@ fn restore_new_starts(sources: &[CapturedSource], log: &Log) {
         tracing::warn!(
             source = note,
             error = removed.map(tracing::field::display),
-            "ALTER SOURCE asked for a new timeline of a source that is no longer captured: it is forgotten"
+            "ALTER SOURCE asked for something of a source that is no longer captured: it is forgotten"
         );
     }
 }

@@ -147,6 +147,9 @@ async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> R
         Proof::Last => Alignment::with_last(log, domains, &source)?,
         Proof::Nothing => Alignment::behind_last(log, domains),
     };
+    if new_start.is_none() {
+        pass_vouched(context, &mut alignment, proof);
+    }
     for last in alignment.all_owed().collect::<Vec<_>>() {
         if has_applied_only(connection, &source, last).await? {
             tracing::info!(
@@ -179,6 +182,24 @@ async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> R
     let connect_state = Some(connect_state(connection, &state.position(), domains).await?);
     let begin = Some(Begin::WithState(state));
     Ok(Plan { connect_state, file: String::new(), begin, alignment })
+}
+
+/// Does not ask for what an operator vouches that the source holds in another form. Where there is nothing of that kind any more, the
+/// word is void.
+fn pass_vouched(context: &Context, alignment: &mut Alignment, proof: Proof) {
+    let Context { upstream, log, .. } = context;
+    let Some(vouched) = upstream.vouched(log) else { return };
+    if !alignment.go_behind(vouched.file, vouched.position) {
+        if proof == Proof::EachDomain {
+            upstream.forget_vouched(log);
+        }
+        return;
+    }
+    tracing::warn!(
+        source = upstream.name(),
+        "going on behind {}, which the source is vouched for to hold in another form (ALTER SOURCE CONTINUE)",
+        vouched.gtid
+    );
 }
 
 /// Whether a transaction is the last that the upstream has applied as a replica, and not in its binlog: it was restored from a backup

@@ -1,6 +1,6 @@
 //! The dump's events: checked, put together to transactions, matched with the log's end, handed to the log under a byte bound.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,13 @@ use spillway_binlog::event::{
 };
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState, print_list};
 use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
-use spillway_binlog::{Health, LogEnd, Ticket};
+use spillway_binlog::{Health, LogEnd};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::attempts::Attempts;
 use super::connection::Connection;
 use super::fault::Fault;
+use super::in_flight::InFlight;
 use super::packets::PacketError;
 use super::semi_sync::Acknowledger;
 use super::watch::{Answer, Watch};
@@ -26,8 +27,6 @@ use crate::source::CaptureState;
 
 /// Bytes handed to the log and not yet written at which reading waits: enough for whole commit groups from one source.
 const MAX_IN_FLIGHT: u64 = 64 << 20;
-/// A ticket is kept for about this many bytes.
-const TICKET_EVERY: u64 = 1 << 20;
 
 /// How an empty log begins.
 #[derive(Clone, Debug)]
@@ -125,8 +124,9 @@ impl<'a> Stream<'a> {
                 return Err(Fault::Anew);
             }
             let is_on = self.format.is_some() && self.alignment.owed().is_none();
+            let health = self.context.log.health();
             if is_on && self.held_up_at.is_none() {
-                self.streaming(attempts);
+                self.streaming(attempts, &health);
             }
             self.publish();
             self.note_caught_up();
@@ -146,6 +146,8 @@ impl<'a> Stream<'a> {
                     filled.map_err(|_| self.silent())??;
                     heard = true;
                 }
+                // What is sent meanwhile is taken, as far as memory goes, but not recorded.
+                _ = self.context.log.health_changed(&health) => {}
                 ready = ready(self.acknowledger.as_ref()) => ready?,
                 answer = self.watch.answered() => self.answered(&answer, attempts)?,
             }
@@ -243,11 +245,14 @@ impl<'a> Stream<'a> {
     }
 
     /// Events arrive that go on where the log ends.
-    fn streaming(&mut self, attempts: &mut Attempts) {
+    fn streaming(&mut self, attempts: &mut Attempts, health: &Health) {
         attempts.streaming();
         self.watch.streaming();
         self.context.metrics.up.set(1);
-        set_state(self.context, CaptureState::Streaming, "");
+        match health.shortage() {
+            Some(told) => paused(self.context, told),
+            None => set_state(self.context, CaptureState::Streaming, ""),
+        }
     }
 
     fn event(&mut self, event: &[u8]) -> Result<(), Fault> {
@@ -368,7 +373,12 @@ impl<'a> Stream<'a> {
         let position = print_list(&begins.position());
         self.begins_anew = upstream.begins_anew(log, begins).map_err(Fault::Note)?;
         upstream.begins_at(&position);
-        self.in_flight.add(submitter.begin_domains(format, state, domains), 0);
+        let ticket = if self.begins_anew {
+            submitter.begin_anew(format, state, domains)
+        } else {
+            submitter.begin_domains(format, state, domains)
+        };
+        self.in_flight.add(ticket, 0);
         self.begin = None;
         has_begun.store(true, Ordering::Relaxed);
         Ok(())
@@ -396,11 +406,10 @@ impl<'a> Stream<'a> {
         while let Some(ticket) = self.in_flight.oldest(limit) {
             match timeout(LOOK_EVERY, ticket.written()).await {
                 Ok(written) => written?,
-                Err(_) if self.context.log.health() == Health::DiskFull => {
-                    let reason = "the log's disk is full: make room, recording goes on by itself";
-                    set_state(self.context, CaptureState::PausedForDisk, reason);
+                Err(_) => {
+                    let health = self.context.log.health();
+                    health.shortage().into_iter().for_each(|told| paused(self.context, told));
                 }
-                Err(_) => {}
             }
         }
         Ok(())
@@ -453,44 +462,15 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// The log waits for something, and all behind it.
+fn paused(context: &Context, told: &str) {
+    set_state(context, CaptureState::PausedForDisk, told);
+}
+
 /// Resolves when there is something to acknowledge.
 async fn ready(acknowledger: Option<&Acknowledger>) -> Result<(), Fault> {
     match acknowledger {
         Some(acknowledger) => Ok(acknowledger.ready().await?),
         None => std::future::pending().await,
-    }
-}
-
-/// What the log has not told to be written yet.
-#[derive(Debug, Default)]
-struct InFlight {
-    /// A ticket, and the bytes handed over since the one before it.
-    tickets: VecDeque<(Ticket, u64)>,
-    bytes: u64,
-}
-
-impl InFlight {
-    fn add(&mut self, ticket: Ticket, bytes: u64) {
-        self.bytes += bytes;
-        match self.tickets.back_mut() {
-            Some((last, sum)) if *sum < TICKET_EVERY => {
-                *last = ticket;
-                *sum += bytes;
-            }
-            _ => self.tickets.push_back((ticket, bytes)),
-        }
-    }
-
-    /// The oldest ticket still to be waited for while `limit` bytes or more are in flight.
-    fn oldest(&mut self, limit: u64) -> Option<Ticket> {
-        while let Some((ticket, bytes)) = self.tickets.front() {
-            if !ticket.is_written() {
-                break;
-            }
-            self.bytes -= bytes;
-            self.tickets.pop_front();
-        }
-        let (ticket, _) = self.tickets.front()?;
-        (self.bytes >= limit).then(|| ticket.clone())
     }
 }

@@ -1,25 +1,25 @@
 //! One upstream cluster as the other parts see it: where it is, how it greeted last, and how capture is doing.
 
 mod address;
-mod new_start;
+mod alter;
 mod retention;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 pub use address::{ParseAddressError, ServerAddress, ServerStream};
-pub use new_start::BeginAnewError;
-pub(crate) use new_start::{NoteError, SUFFIX as ALTER_NOTE};
+pub use alter::AlterError;
+pub(crate) use alter::{NoteError, SUFFIX as ALTER_NOTE, Vouched};
 pub use retention::Retention;
 use spillway_binlog::Log;
 use spillway_binlog::gtid::Domains;
-use spillway_binlog::gtid::mariadb::GtidState;
+use spillway_binlog::gtid::mariadb::{Gtid, GtidState};
 use tokio::sync::Notify;
 
 use crate::capture::StartPosition;
 use crate::tls::TlsOptions;
-use new_start::NewStart;
+use alter::Alter;
 use retention::Lacking;
 
 /// What capture is doing with a source. One state at a time, each since a moment and, where it matters, for a reason.
@@ -31,7 +31,7 @@ pub enum CaptureState {
     Connecting,
     /// Events arrive and are recorded.
     Streaming,
-    /// The log's disk is full; goes on by itself.
+    /// The log's disk is full, or it may open no more files; goes on by itself.
     PausedForDisk,
     /// The source's history is not the one in the log; nothing is appended until an operator decides.
     Diverged,
@@ -136,7 +136,9 @@ pub struct Upstream {
     tls: TlsOptions,
     greeting: Mutex<Option<Arc<Greeting>>>,
     capture: Mutex<CaptureStatus>,
-    new_start: NewStart,
+    /// Of capture's settings; nothing is captured before they are there.
+    domains: OnceLock<Domains>,
+    alter: Alter,
     retry: Notify,
 }
 
@@ -159,7 +161,8 @@ impl Upstream {
             tls: TlsOptions::default(),
             greeting: Mutex::new(None),
             capture: Mutex::new(capture),
-            new_start: NewStart::default(),
+            domains: OnceLock::new(),
+            alter: Alter::default(),
             retry: Notify::new(),
         }
     }
@@ -216,24 +219,63 @@ impl Upstream {
     /// on disk when this is over: also a killed process carries it out in its next life.
     ///
     /// # Errors
-    /// [`BeginAnewError`]: the source may go on by itself, or the new timeline cannot be noted.
-    pub fn begin_anew(&self, log: &Log, start: StartPosition) -> Result<(), BeginAnewError> {
+    /// [`AlterError`]: the source may go on by itself, or the new timeline cannot be noted.
+    pub fn begin_anew(&self, log: &Log, start: StartPosition) -> Result<(), AlterError> {
         let state = self.capture_status().state;
         let held_up = matches!(state, CaptureState::Diverged | CaptureState::Refused);
-        if !held_up && !self.new_start.is_waiting() {
-            return Err(BeginAnewError::NotHeldUp(state.as_str()));
+        if !held_up && !self.alter.is_waiting() {
+            return Err(AlterError::NotHeldUp(state.as_str()));
         }
-        let reason = new_timeline(&start);
-        self.new_start.want(log, &self.name, start)?;
+        let reason = alter::new_timeline(&start);
+        self.alter.want(log, &self.name, start)?;
         self.set_capture_state(state, &reason);
         self.retry_now();
         Ok(())
     }
 
-    /// Takes up a new timeline that an earlier life of the process was asked for and has not begun.
-    pub(crate) fn restore_new_start(&self, log: &Log) -> Result<(), NoteError> {
-        if let Some(start) = self.new_start.restore(log, &self.name)? {
-            let reason = new_timeline(&start);
+    /// Vouches that the diverged source holds the log's last transaction in another form, as a promoted replica may: capture goes on
+    /// behind it at its next connect, in the same timeline, and at any later one as long as it is the last of its domain.
+    /// It is on disk when this is over. Answers that transaction's GTID.
+    ///
+    /// # Errors
+    /// [`AlterError`]: the source is not diverged, the log has nothing of it, or what is vouched for cannot be noted.
+    pub fn continue_behind_last(&self, log: &Log) -> Result<Gtid, AlterError> {
+        let state = self.capture_status().state;
+        let Some(domains) = self.domains.get().filter(|_| state == CaptureState::Diverged) else {
+            return Err(AlterError::NotDiverged(state.as_str()));
+        };
+        let gtid = self.alter.vouch(log, &self.name, domains)?;
+        self.set_capture_state(state, &alter::going_on(gtid));
+        self.retry_now();
+        Ok(gtid)
+    }
+
+    /// Capture of these domains begins.
+    pub(crate) fn is_captured(&self, domains: &Domains) {
+        // A source is captured once in a process.
+        let _ = self.domains.set(domains.clone());
+    }
+
+    /// What the source is vouched for to hold in another form, as far as this place in the log.
+    pub(crate) fn vouched(&self, log: &Log) -> Option<Vouched> {
+        let vouched = self.alter.vouched()?;
+        let end = log.end();
+        if (vouched.file, vouched.position) < (end.file, end.position) {
+            return Some(vouched);
+        }
+        // It is about another log.
+        self.forget_vouched(log);
+        None
+    }
+
+    /// The log has newer transactions of the source only.
+    pub(crate) fn forget_vouched(&self, log: &Log) {
+        self.alter.forget_vouched(log, &self.name);
+    }
+
+    /// Takes up what an earlier life of the process was asked for with ALTER SOURCE and has not done.
+    pub(crate) fn restore_asked(&self, log: &Log) -> Result<(), NoteError> {
+        if let Some(reason) = self.alter.restore(log, &self.name)? {
             tracing::warn!(source = self.name, "{reason}");
             self.set_capture_state(CaptureState::Connecting, &reason);
         }
@@ -243,33 +285,33 @@ impl Upstream {
     /// Forgets a new timeline that the log has begun, though the process ended, or failed, before it could say so. Answers whether
     /// there was one.
     pub(crate) fn forget_begun(&self, log: &Log, domains: &Domains) -> io::Result<bool> {
-        self.new_start.forget_begun(log, &self.name, domains)
+        self.alter.forget_begun(log, &self.name, domains)
     }
 
     /// Whether a new timeline was asked for since the session began.
     pub(crate) fn is_to_begin_anew(&self) -> bool {
-        self.new_start.is_waiting()
+        self.alter.is_waiting()
     }
 
     /// Where a new timeline is to begin: from here on it cannot be asked for otherwise, until the attempt is over.
     pub(crate) fn take_new_start(&self) -> Option<StartPosition> {
-        self.new_start.take()
+        self.alter.take()
     }
 
     /// The attempt is over without one.
     pub(crate) fn put_new_start_back(&self) {
-        self.new_start.put_back();
+        self.alter.put_back();
     }
 
     /// Notes what the log is about to begin with. Answers whether that is a new timeline: then [`Upstream::has_begun_anew`] comes
     /// before anything more is handed to the log.
     pub(crate) fn begins_anew(&self, log: &Log, state: GtidState) -> io::Result<bool> {
-        self.new_start.begins(log, &self.name, state)
+        self.alter.begins(log, &self.name, state)
     }
 
     /// The log has begun it.
     pub(crate) fn has_begun_anew(&self, log: &Log) -> io::Result<()> {
-        self.new_start.begun(log, &self.name)
+        self.alter.done(log, &self.name)
     }
 
     /// Ends capture's pause before its next attempt.
@@ -314,10 +356,6 @@ impl Upstream {
     pub fn set_semi_sync(&self, semi_sync: SemiSync) -> bool {
         lock(&self.capture).semi_sync.replace(semi_sync) != Some(semi_sync)
     }
-}
-
-fn new_timeline(start: &StartPosition) -> String {
-    format!("a new timeline was asked for (START = '{start}'): it begins at the next connect")
 }
 
 /// A panic while one of these was held cannot leave it half written: each guarded write is a plain assignment.

@@ -87,6 +87,8 @@ pub enum LogState {
     Running,
     /// The disk is full.
     DiskFull,
+    /// Too many files are open for the log to open one more.
+    OutOfFiles,
     /// A write or sync failed.
     Latched,
     /// Closed.
@@ -102,7 +104,7 @@ pub struct Binlog {
     pub dir: String,
     /// How it is.
     pub state: LogState,
-    /// The error of a latched log, or of one that is not open.
+    /// The error of a latched log, or of one that is not open; what one waits for that has too few files.
     pub reason: String,
     /// How many files.
     pub files: u64,
@@ -165,7 +167,7 @@ fn source_attention(source: &Source) -> Option<String> {
         "diverged" | "refused" | "duplicate_server_id" => {
             Some(format!("source {name}: capture is {}: {told}", capture.state))
         }
-        "paused_for_disk" => Some(format!("source {name}: capture waits for disk space: {told}")),
+        "paused_for_disk" => Some(format!("source {name}: capture waits: {told}")),
         // Without a reason it is the first connection, or the first try after a loss.
         "connecting" if !capture.reason.is_empty() => Some(format!(
             "source {name}: {} is not reached since {}: {told}",
@@ -201,6 +203,7 @@ fn log_attention(binlog: &Binlog) -> Option<String> {
         LogState::DiskFull => {
             Some(format!("the disk of {dir} is full: make room, recording goes on by itself"))
         }
+        LogState::OutOfFiles => Some(format!("the log in {dir} waits: {}", binlog.reason)),
         LogState::WaitingForRoom => Some(format!(
             "the log in {dir} is not open, waiting for room on the disk: make some, recording begins by itself ({})",
             binlog.reason

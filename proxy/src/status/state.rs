@@ -120,9 +120,12 @@ impl State {
             return Binlog { dir: self.dir.clone(), state, reason, ..Binlog::default() };
         };
         let files = log.files();
-        let (state, reason) = match log.health() {
+        let health = log.health();
+        let shortage = health.shortage().unwrap_or_default().to_owned();
+        let (state, reason) = match health {
             spillway_binlog::Health::Running => (LogState::Running, String::new()),
             spillway_binlog::Health::DiskFull => (LogState::DiskFull, String::new()),
+            spillway_binlog::Health::OutOfFiles => (LogState::OutOfFiles, shortage),
             spillway_binlog::Health::Latched(reason) => (LogState::Latched, reason.to_string()),
             spillway_binlog::Health::Closed => (LogState::Closed, String::new()),
         };

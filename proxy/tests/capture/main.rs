@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod alignment;
+mod continued;
 mod kinds;
 mod many;
 mod scripted;
@@ -18,8 +19,9 @@ use std::time::{Duration, Instant};
 use spillway::capture::{
     self, CaptureHandle, CaptureOptions, CapturedSource, Credentials, StartPosition,
 };
-use spillway::source::{BeginAnewError, CaptureState, ServerAddress, Upstream};
+use spillway::source::{AlterError, CaptureState, ServerAddress, Upstream};
 use spillway_binlog::gtid::Domains;
+use spillway_binlog::gtid::mariadb::Gtid;
 use spillway_binlog::{Log, LogEnd, LogOptions};
 use spillway_metrics::Registry;
 use spillway_metrics::source::SourceFamilies;
@@ -101,8 +103,13 @@ impl Capturing {
     }
 
     /// ALTER SOURCE.
-    fn begin_anew(&self, start: StartPosition) -> Result<(), BeginAnewError> {
+    fn begin_anew(&self, start: StartPosition) -> Result<(), AlterError> {
         self.upstream.begin_anew(&self.log, start)
+    }
+
+    /// ALTER SOURCE CONTINUE.
+    fn continue_behind_last(&self) -> Result<Gtid, AlterError> {
+        self.upstream.continue_behind_last(&self.log)
     }
 
     fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {

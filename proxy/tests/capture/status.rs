@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use spillway_binlog::fs::faulty::{Fault, FaultyFileSystem, Operation};
+
 use super::scripted::{ScriptedServer, groups};
 use super::*;
 
@@ -54,4 +56,36 @@ fn how_long_the_upstream_keeps_what_is_lacking_counts_from_when_nothing_was() {
     assert!(left(&capturing, later).is_some_and(|left| (1700..=1800).contains(&left)));
     let too_late = SystemTime::now() + Duration::from_secs(4000);
     assert_eq!(left(&capturing, too_late), Some(0));
+}
+
+#[test]
+fn a_source_whose_transactions_keep_coming_is_paused_as_soon_as_the_disk_is_full() {
+    let is_second = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.000002"));
+    for (fault, told) in [
+        (Fault::Full { times: u64::MAX }, "disk is full"),
+        (Fault::OutOfFiles, "too many are open"),
+    ] {
+        let server = ScriptedServer::start(groups("0-1-1", "a"));
+        // Nothing that would have the log waited for.
+        server.quiet();
+        let dir = TempDir::new().unwrap();
+        let faulty = FaultyFileSystem::at_first(fault, is_second);
+        let options =
+            LogOptions { fs: Arc::new(faulty.clone()), ..LogOptions::new(dir.path(), 4307) };
+        let capturing = Capturing::open_log(dir, options, server.address(), |_| {});
+        capturing.wait_state(CaptureState::Streaming);
+        capturing.wait_position("0-1-1");
+        capturing.log.rotate();
+        capturing.wait_state(CaptureState::PausedForDisk);
+        assert!(capturing.reason().contains(told), "{}", capturing.reason());
+        for sequence in 2..20 {
+            server.commit(groups(&format!("0-1-{sequence}"), "a"));
+        }
+        capturing.wait("taken", |this| this.metric("spillway_source_transactions_total") == 19);
+        assert_eq!(capturing.upstream.capture_status().state, CaptureState::PausedForDisk);
+        faulty.repair();
+        capturing.wait_state(CaptureState::Streaming);
+        capturing.wait_position("0-1-19");
+        assert!(!capturing.reconnects("lost"));
+    }
 }

@@ -45,6 +45,43 @@ fn an_operator_begins_a_new_timeline() {
     }
 }
 
+/// Where both histories have come to the same state: `0-1-3`, and `1-1-1` in a domain that has not changed.
+#[test]
+fn a_new_timeline_begins_also_at_the_state_that_the_log_has() {
+    let history = |content: &str| {
+        let mut all = groups("1-1-1", "as ever");
+        all.extend(groups("0-1-1,0-1-2", "old"));
+        all.extend(groups("0-1-3", content));
+        all
+    };
+    let server = ScriptedServer::start(history("old"));
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("1-1-1,0-1-3");
+    server.replace("", history("new"));
+    capturing.wait_state(CaptureState::Diverged);
+    capturing.begin_anew(StartPosition::Current).unwrap();
+    capturing.wait_state(CaptureState::Streaming);
+    assert_eq!(capturing.log.files().len(), 2);
+    let attach = |this: &Capturing, text: &str| {
+        this.log.find_attach(&spillway_binlog::gtid::mariadb::parse_list(text).unwrap())
+    };
+    assert!(attach(&capturing, "0-1-3,1-1-1").is_err());
+    // Before the source has sent a transaction of it, it is not forgotten: by no connect, and no restart.
+    let sessions = server.sessions().len();
+    server.disconnect();
+    capturing.wait("connected anew", |_| server.sessions().len() > sessions);
+    capturing.wait_state(CaptureState::Streaming);
+    let capturing = capturing.restart();
+    capturing.wait_state(CaptureState::Streaming);
+    assert!(attach(&capturing, "0-1-3,1-1-1").is_err());
+    server.commit(groups("0-1-4,1-1-2", "new"));
+    capturing.wait("recorded", |this| this.transactions() == 6);
+    assert_eq!(attach(&capturing, "0-1-4,1-1-2"), Ok(2));
+    let mut whole = history("old");
+    whole.extend(groups("0-1-4,1-1-2", "new"));
+    capturing.ends_with(&whole);
+}
+
 /// A log and its upstream, which has another history now.
 fn diverged() -> (ScriptedServer, Capturing) {
     let server = ScriptedServer::start(groups("0-1-1,0-1-2,0-1-3", "old"));
@@ -89,26 +126,26 @@ fn a_new_timeline_that_was_asked_for_begins_in_the_next_life() {
 }
 
 /// The process ends, or all writes fail, at the first operation of this kind once a new timeline was asked for.
-fn is_begun_once(fails_at: fn(&Operation) -> bool, new: &str) {
+fn is_begun_once(fails_at: fn(&Operation) -> bool, upstream: &str, new: &str, files: usize) {
     let server = ScriptedServer::start(groups("0-1-1,0-1-2,0-1-3", "old"));
     let dir = TempDir::new().unwrap();
     let faulty = FaultyFileSystem::at_first(Fault::Broken, fails_at);
     let options = LogOptions { fs: Arc::new(faulty.clone()), ..LogOptions::new(dir.path(), 4307) };
     let capturing = Capturing::open_log(dir, options, server.address(), |_| {});
     capturing.wait_position("0-1-3");
-    server.replace("", groups("0-1-1,0-1-2", "new"));
+    server.replace("", groups(upstream, "new"));
     capturing.wait_state(CaptureState::Diverged);
     capturing.begin_anew(StartPosition::Current).unwrap();
     capturing.wait("failed", |_| faulty.journal().iter().any(fails_at));
     let dir = capturing.stop_and_keep();
     assert!(note(dir.path()).exists());
     // Where it is begun a second time, this is missing.
-    server.commit(groups("0-1-3", "new"));
+    server.commit(groups("0-1-4", "new"));
     let capturing = Capturing::open(dir, server.address(), |_| {});
     capturing.wait_state(CaptureState::Streaming);
-    server.commit(groups("0-1-4", "new"));
-    capturing.wait_position("0-1-4");
-    assert_eq!(capturing.log.files().len(), 2);
+    server.commit(groups("0-1-5", "new"));
+    capturing.wait_position("0-1-5");
+    assert_eq!(capturing.log.files().len(), files);
     let dir = capturing.stop_and_keep();
     assert!(!note(dir.path()).exists());
     assert_eq!(recorded(dir.path()), expected(&both_timelines(new)));
@@ -119,33 +156,37 @@ fn a_crash_while_a_new_timeline_begins_leaves_one() {
     let removed = |operation: &Operation| matches!(operation, Operation::Remove(path) if path.ends_with("binlog.main.alter"));
     let synced = |operation: &Operation| matches!(operation, Operation::Sync(path) if path.ends_with("binlog.000002"));
     let created = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.000002"));
-    is_begun_once(removed, "0-1-3,0-1-4");
-    is_begun_once(synced, "0-1-3,0-1-4");
-    // Nothing is begun: "current" is where the upstream is when something is.
-    is_begun_once(created, "0-1-4");
+    // Behind the log's state, and at it.
+    for upstream in ["0-1-1,0-1-2", "0-1-1,0-1-2,0-1-3"] {
+        is_begun_once(removed, upstream, "0-1-4,0-1-5", 2);
+        is_begun_once(synced, upstream, "0-1-4,0-1-5", 2);
+        // Nothing is begun, but a file: "current" is where the upstream is when something is.
+        is_begun_once(created, upstream, "0-1-5", 3);
+    }
 }
 
+/// That the log's state is the one to begin with does not say that it has begun.
 #[test]
-fn a_note_of_what_the_log_has_begun_begins_nothing_twice() {
+fn a_crash_between_the_note_and_the_log_loses_no_timeline_that_begins_at_the_same_state() {
     let (server, capturing) = diverged();
     let path = note(capturing.dir.as_ref().unwrap().path());
     server.freeze(true);
     server.disconnect();
     capturing.begin_anew(StartPosition::Current).unwrap();
-    // As a crash leaves it that comes before it is removed.
+    // As a crash leaves it that comes before the log is told.
     let begun = "source main\nstart current\nfile 1\nbegins 0-1-3\n";
     let sum = crc32fast::hash(begun.as_bytes());
     let dir = capturing.stop_and_keep();
     std::fs::write(&path, format!("{begun}crc32 {sum:08x}\n")).unwrap();
-    server.replace("", groups("0-1-1,0-1-2,0-1-3", "old"));
+    server.replace("", groups("0-1-1,0-1-2,0-1-3", "new"));
     server.freeze(false);
     let capturing = Capturing::open(dir, server.address(), |_| {});
     capturing.wait_state(CaptureState::Streaming);
-    server.commit(groups("0-1-4", "old"));
+    server.commit(groups("0-1-4", "new"));
     capturing.wait_position("0-1-4");
-    assert_eq!(capturing.log.files().len(), 1);
+    assert_eq!(capturing.log.files().len(), 2);
     assert!(!path.exists());
-    capturing.ends_with(&groups("0-1-1,0-1-2,0-1-3,0-1-4", "old"));
+    capturing.ends_with(&both_timelines("0-1-4"));
 }
 
 #[test]

@@ -15,6 +15,10 @@ struct File {
 
 impl File {
     fn new(list: &[Gtid]) -> Self {
+        Self::with_list(&gtid_list::body(list, 0))
+    }
+
+    fn with_list(list: &[u8]) -> Self {
         let format = FormatDescription {
             server_version: "10.11.19-MariaDB".into(),
             created: 0,
@@ -24,7 +28,7 @@ impl File {
         let len = u32::try_from(format.to_event(1, 1, 0).len()).unwrap();
         let mut file = Self { bytes: b"\xfebin".to_vec(), positions: vec![4] };
         file.bytes.extend(format.to_event(1, 1, 4 + len));
-        file.push(EventType::GTID_LIST, &gtid_list::body(list, 0));
+        file.push(EventType::GTID_LIST, list);
         file
     }
 
@@ -176,6 +180,22 @@ fn files_must_follow_each_other() {
     }
     let fault = fault_of(&[("binlog.000001", &first()), ("binlog.000003", &second())]);
     assert!(fault.contains("binlog.000003 does not follow binlog.000001"), "{fault}");
+}
+
+#[test]
+fn a_timeline_need_not_follow_in_its_own_domains() {
+    let second = |domains: &[u32]| {
+        let mut file = File::with_list(&gtid_list::timeline_body(&[gtid(9)], domains));
+        file.transaction(10);
+        file
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let files = [("binlog.000001", &first()), ("binlog.000002", &second(&[0]))];
+    let (lines, fault) = run(dir.path(), &files);
+    assert_eq!(fault, None);
+    assert!(lines.contains("begins a new timeline"), "{lines}");
+    let fault = fault_of(&[("binlog.000001", &first()), ("binlog.000002", &second(&[1]))]);
+    assert!(fault.contains("binlog.000001 ends with [0-1-2]"), "{fault}");
 }
 
 #[test]

@@ -41,8 +41,9 @@ pub(super) fn execute(session: &Session, text: &str) -> Result<Answer, SqlError>
         Statement::Purge(up_to) => purge::purge(session, &up_to).map(|()| Answer::Ok),
         Statement::FlushLogs => purge::flush(session).map(|()| Answer::Ok),
         Statement::AlterSource { name, start } => {
-            source::alter(session, &name, &start).map(|()| Answer::Ok)
+            source::begin_anew(session, &name, &start).map(|()| Answer::Ok)
         }
+        Statement::ContinueSource { name } => source::go_on(session, &name).map(|()| Answer::Ok),
         Statement::ResetLog => purge::reset(session).map(|()| Answer::Ok),
         Statement::Kill { id, query_only } => session.kill(id, query_only).map(|()| Answer::Ok),
         Statement::Use(name) => {

@@ -44,12 +44,15 @@ impl Parser<'_> {
         }
     }
 
-    /// `ALTER SOURCE name START = 'position'`.
+    /// `ALTER SOURCE name {START = 'position' | CONTINUE}`.
     fn alter(&mut self) -> Parsed<Statement> {
         if !self.keyword("SOURCE") {
             return Err(ParseError::Unsupported);
         }
         let name = self.name()?;
+        if self.keyword("CONTINUE") {
+            return Ok(Statement::ContinueSource { name });
+        }
         self.expect_keyword("START")?;
         self.expect('=')?;
         Ok(Statement::AlterSource { name, start: self.text()? })

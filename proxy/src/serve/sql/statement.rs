@@ -27,6 +27,10 @@ pub(super) enum Statement {
         name: String,
         start: String,
     },
+    /// `ALTER SOURCE name CONTINUE`: the source holds the log's last transaction in another form.
+    ContinueSource {
+        name: String,
+    },
     Use(String),
     /// BEGIN, START TRANSACTION, COMMIT, ROLLBACK: there is nothing they could change here.
     Transaction,

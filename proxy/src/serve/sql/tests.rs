@@ -4,6 +4,7 @@ use super::*;
 use crate::serve::registry::Registration;
 use crate::serve::testing::{SERVER_ID, Stage, VERSION};
 use crate::source::CaptureState;
+use spillway_binlog::gtid::Domains;
 
 fn rows(session: &Session, text: &str) -> Rows {
     match execute(session, text) {
@@ -205,6 +206,39 @@ fn a_source_that_is_held_up_is_altered_by_administrators() {
     assert_eq!(stage.service.upstreams[0].take_new_start(), Some(start));
     // A session is at it.
     assert_eq!(error(&admin, &alter), 1198);
+}
+
+#[test]
+fn a_source_that_is_diverged_is_continued_by_administrators() {
+    let stage = Stage::begun("0-1-5");
+    let (session, admin) = (stage.session("repl"), stage.session("admin"));
+    let upstream = &stage.service.upstreams[0];
+    let go_on = format!("ALTER SOURCE {} CONTINUE", upstream.name());
+    assert_eq!(error(&session, &go_on), 1227);
+    assert_eq!(error(&admin, "ALTER SOURCE nobody CONTINUE"), 1210);
+    upstream.is_captured(&Domains::all());
+    for state in [CaptureState::Streaming, CaptureState::Refused, CaptureState::Connecting] {
+        upstream.set_capture_state(state, "");
+        assert_eq!(error(&admin, &go_on), 1198);
+    }
+    upstream.set_capture_state(CaptureState::Diverged, "another history");
+    // The log begins at 0-1-5 and has no transaction.
+    assert_eq!(error(&admin, &go_on), 1198);
+    let note = || stage.service.log.note(upstream.name(), "alter").unwrap();
+    assert_eq!(note(), None);
+    stage.record_all("0-1-6");
+    ok(&admin, &go_on);
+    let text = |note: Option<Vec<u8>>| String::from_utf8(note.unwrap()).unwrap();
+    assert!(text(note()).contains("continue 0-1-6\n"));
+    assert!(upstream.capture_status().reason.contains("0-1-6"));
+    // Each word replaces the one before.
+    ok(&admin, &go_on.replace("CONTINUE", "START = 'current'"));
+    assert!(text(note()).contains("start current\n"));
+    assert_eq!(upstream.vouched(&stage.service.log), None);
+    ok(&admin, &go_on);
+    assert_eq!(upstream.take_new_start(), None);
+    let vouched = upstream.vouched(&stage.service.log).map(|vouched| vouched.gtid);
+    assert_eq!(vouched, Some("0-1-6".parse().unwrap()));
 }
 
 #[test]

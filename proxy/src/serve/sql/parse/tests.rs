@@ -164,6 +164,9 @@ fn a_source_is_altered_by_name() {
         parse("alter source `main` start='current';")
     );
     assert_eq!(parse("ALTER SOURCE main START = 'current'"), Ok(altered));
+    let continued = Statement::ContinueSource { name: "main".to_owned() };
+    assert_eq!(parse("alter source `main` continue;"), Ok(continued));
+    assert_eq!(parse("ALTER SOURCE main CONTINUE 5"), Err(ParseError::Syntax(27)));
     assert_eq!(parse("ALTER SOURCE main"), Err(ParseError::Syntax(17)));
     assert_eq!(parse("ALTER SOURCE main START = current"), Err(ParseError::Syntax(26)));
     assert_eq!(parse("ALTER TABLE t ADD c INT"), Err(ParseError::Unsupported));

@@ -45,8 +45,8 @@ fn mysql(server: &MySql, relay: &Spillway, args: &[&str]) -> Output {
     run_tool(server, relay, "mysql", &[&["--batch", "--skip-column-names"], args].concat())
 }
 
-/// Without `--skip-ssl` it takes a server that offers no TLS for one that it has TLS with, and sends a password that the server
-/// does not know yet as it is, which is of no use (10.11 and 11.8; the same without a relay).
+/// Without `--skip-ssl` it is refused by a server that offers no TLS and does not know the account yet (10.11; the same without a
+/// relay).
 fn mariadb(relay: &Spillway, args: &[&str]) -> Output {
     let port = format!("--port={}", relay.relay_port());
     let fixed =

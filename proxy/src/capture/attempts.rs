@@ -14,8 +14,8 @@ pub(super) struct Attempts {
     proof: Proof,
     /// The source had another history when it was last heard.
     diverged: bool,
-    /// The transaction that the last session could not take for its size.
-    too_large: Option<Gtid>,
+    /// The transaction that the last session could not take: it is too large, or the disk is full.
+    held_up_at: Option<Gtid>,
     /// What an idle upstream and the log differed in when that was last a reason to connect anew.
     stale: Option<Difference>,
 }
@@ -36,17 +36,17 @@ impl Attempts {
     /// Events arrive that go on where the log ends: all is well, whatever was before.
     pub(super) fn streaming(&mut self) {
         self.backoff.reset();
-        (self.proof, self.diverged, self.too_large) = (Proof::default(), false, None);
+        (self.proof, self.diverged, self.held_up_at) = (Proof::default(), false, None);
     }
 
     /// The transaction that held up the session before: until it is passed, this one is no better.
     pub(super) fn held_up_at(&self) -> Option<Gtid> {
-        self.too_large
+        self.held_up_at
     }
 
     /// What ended a session.
     pub(super) fn ended_by(&mut self, fault: &Fault) {
-        self.too_large = fault.too_large().or(self.too_large);
+        self.held_up_at = fault.held_up_at().or(self.held_up_at);
     }
 
     /// Whether to connect anew because of a difference: not where that has changed nothing.

@@ -61,6 +61,11 @@ pub(crate) enum Fault {
         of(open)
     )]
     EventTooLarge { open: Option<Gtid>, limit: u64 },
+    /// The disk of the cache files is full.
+    #[error(
+        "cannot write the cache file of transaction {gtid}: {error}: make room on the disk, recording goes on by itself"
+    )]
+    CacheFull { gtid: Gtid, error: io::Error },
     /// The same in a transaction that is not recorded. The next session is sent nothing of it: the upstream is asked for other domains
     /// only from where it is.
     #[error(
@@ -102,11 +107,12 @@ impl Fault {
         matches!(self, Self::Server { error, .. } if error.code == DUMP_REFUSED && error.message.contains(PURGED))
     }
 
-    /// The transaction that cannot be taken as long as `max_binlog_cache_size` is what it is.
-    pub(crate) fn too_large(&self) -> Option<Gtid> {
+    /// The transaction that cannot be taken as long as `max_binlog_cache_size`, or the room on the disk, is what it is.
+    pub(crate) fn held_up_at(&self) -> Option<Gtid> {
         match self {
             Self::EventTooLarge { open, .. } => *open,
-            Self::Transaction(TransactionError::TooLarge { gtid, .. }) => Some(*gtid),
+            Self::CacheFull { gtid, .. }
+            | Self::Transaction(TransactionError::TooLarge { gtid, .. }) => Some(*gtid),
             _ => None,
         }
     }
@@ -117,9 +123,7 @@ impl Fault {
             Self::Refused(_)
             | Self::EventTooLarge { .. }
             | Self::Transaction(TransactionError::TooLarge { .. }) => Verdict::Refused,
-            Self::Transaction(TransactionError::Cache(error)) if is_full(error) => {
-                Verdict::DiskFull
-            }
+            Self::CacheFull { .. } => Verdict::DiskFull,
             Self::Note(error) if is_full(error) => Verdict::DiskFull,
             Self::Note(_) => Verdict::Refused,
             Self::Tls(fault) if !fault.is_passing() => Verdict::Refused,
@@ -147,7 +151,7 @@ impl Fault {
             Self::Stale(_) => "stale",
             Self::Wire(_) | Self::Packet(_) => "protocol",
             Self::Event(_) => "event",
-            Self::Transaction(_) => "transaction",
+            Self::Transaction(_) | Self::CacheFull { .. } => "transaction",
             Self::Server { verdict: Verdict::DuplicateServerId, .. } => "duplicate_server_id",
             Self::Server { .. } => "server_error",
             Self::Tls(_) => "tls",

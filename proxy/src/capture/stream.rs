@@ -10,8 +10,11 @@ use spillway_binlog::alignment::{Alignment, Offer};
 use spillway_binlog::event::{
     ChecksumAlgorithm, EventHeader, EventType, FormatDescription, gtid_list,
 };
+use spillway_binlog::fs::is_full;
 use spillway_binlog::gtid::mariadb::{Gtid, GtidState, print_list};
-use spillway_binlog::transaction::{Assembled, Transaction, TransactionAssembler};
+use spillway_binlog::transaction::{
+    Assembled, Transaction, TransactionAssembler, TransactionError,
+};
 use spillway_binlog::{Health, LogEnd};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -282,7 +285,7 @@ impl<'a> Stream<'a> {
         if self.idle && !assembler.in_transaction() {
             return self.nothing_more();
         }
-        match assembler.push(event)? {
+        match assembler.push(event).map_err(|error| cannot_take(error, assembler.open()))? {
             Assembled::Complete(transaction) => return self.transaction(transaction),
             Assembled::Skipped(gtid) => self.skipped(gtid),
             Assembled::Pending | Assembled::Outside => {}
@@ -465,6 +468,16 @@ impl<'a> Stream<'a> {
 /// The log waits for something, and all behind it.
 fn paused(context: &Context, told: &str) {
     set_state(context, CaptureState::PausedForDisk, told);
+}
+
+/// An event of the transaction that is open, if one is.
+fn cannot_take(error: TransactionError, open: Option<(Gtid, bool)>) -> Fault {
+    match (error, open) {
+        (TransactionError::Cache(error), Some((gtid, _))) if is_full(&error) => {
+            Fault::CacheFull { gtid, error }
+        }
+        (error, _) => error.into(),
+    }
 }
 
 /// Resolves when there is something to acknowledge.

@@ -58,6 +58,40 @@ fn how_long_the_upstream_keeps_what_is_lacking_counts_from_when_nothing_was() {
     assert_eq!(left(&capturing, too_late), Some(0));
 }
 
+/// One state, however often it is tried meanwhile.
+#[test]
+fn a_source_whose_transaction_finds_no_room_for_its_cache_file_is_paused_until_there_is() {
+    let large = groups("0-1-2", &"x".repeat(3 << 20));
+    let server = ScriptedServer::start(groups("0-1-1", "a"));
+    let in_cache = |operation: &Operation| matches!(operation, Operation::Write(path, _) if path.to_string_lossy().contains("cache"));
+    let faulty = FaultyFileSystem::at_first(Fault::Full { times: u64::MAX }, in_cache);
+    let dir = TempDir::new().unwrap();
+    let options = LogOptions {
+        fs: Arc::new(faulty.clone()),
+        max_cache_size: Some(8 << 20),
+        ..LogOptions::new(dir.path(), 4307)
+    };
+    let capturing = Capturing::open_log(dir, options, server.address(), |_| {});
+    capturing.wait_position("0-1-1");
+    server.commit(large.clone());
+    capturing.wait_state(CaptureState::PausedForDisk);
+    let since = capturing.upstream.capture_status().since;
+    assert!(capturing.reason().contains("transaction 0-1-2"), "{}", capturing.reason());
+    for _ in 0..3 {
+        let sessions = server.sessions().len();
+        capturing.wait("another session", |this| {
+            this.upstream.retry_now();
+            server.sessions().len() > sessions
+        });
+    }
+    let status = capturing.upstream.capture_status();
+    assert_eq!((status.state, status.since), (CaptureState::PausedForDisk, since));
+    faulty.repair();
+    capturing.wait_position("0-1-2");
+    capturing.wait_state(CaptureState::Streaming);
+    capturing.ends_with(&[groups("0-1-1", "a"), large].concat());
+}
+
 #[test]
 fn a_source_whose_transactions_keep_coming_is_paused_as_soon_as_the_disk_is_full() {
     let is_second = |operation: &Operation| matches!(operation, Operation::Create(path) if path.ends_with("binlog.000002"));

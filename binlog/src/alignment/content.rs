@@ -60,7 +60,7 @@ impl Content {
                 }
             }
             EventType::QUERY | EventType::QUERY_COMPRESSED => match query_parts(event) {
-                Some((_, b"BEGIN" | b"COMMIT" | b"ROLLBACK")) => {}
+                Some((_, b"BEGIN" | b"COMMIT")) => {}
                 Some((schema, text)) => self.statement(event_type, schema, text),
                 None => self.other(event_type, &[body]),
             },
@@ -128,7 +128,9 @@ impl Content {
 fn around_if_exists(text: &[u8]) -> [&[u8]; 2] {
     const IF_EXISTS: &[u8] = b" IF EXISTS";
     let at = text.windows(IF_EXISTS.len()).position(|window| window == IF_EXISTS);
-    match at.filter(|_| text.starts_with(b"DROP ")) {
+    // Before any name.
+    let is_verb = |at: &usize| text.iter().take(*at).all(|byte| matches!(byte, b'A'..=b'Z' | b' '));
+    match at.filter(is_verb).filter(|_| text.starts_with(b"DROP ")) {
         Some(at) => {
             let (before, rest) = text.split_at(at);
             [before, rest.get(IF_EXISTS.len()..).unwrap_or_default()]
@@ -256,6 +258,9 @@ mod tests {
         let dropped = |text: &str| [query(0, b"", "d", text)];
         assert!(same(&dropped("DROP SEQUENCE `s`"), &dropped("DROP SEQUENCE IF EXISTS `s`")));
         assert!(!same(&dropped("DROP TABLE `s`"), &dropped("DROP SEQUENCE IF EXISTS `s`")));
+        assert!(!same(&dropped("DROP TABLE `x IF EXISTS`"), &dropped("DROP TABLE `x`")));
+        let ended = |text: &str| [query(0, b"", "d", "INSERT"), query(0, b"", "d", text)];
+        assert!(!same(&ended("COMMIT"), &ended("ROLLBACK")));
         assert!(!same(&dropped("SELECT `s`"), &dropped("SELECT IF EXISTS `s`")));
         // Where there is no statement in it.
         let short = [event(EventType::QUERY, &[1, 2])];

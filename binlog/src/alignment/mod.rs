@@ -180,15 +180,6 @@ impl Alignment {
         self.position.extend(self.log.gtid_state().latest(domain));
     }
 
-    /// Takes the source at its word for what stands at a place in the log and before it. Answers whether any of that was to be sent once
-    /// more.
-    pub fn go_behind(&mut self, file: u64, position: u64) -> bool {
-        let passed = self.owed.values().filter(|last| (last.file, last.start) <= (file, position));
-        let passed: Vec<_> = passed.map(|last| last.gtid.domain).collect();
-        passed.iter().for_each(|domain| self.go_behind_last_of(*domain));
-        !passed.is_empty()
-    }
-
     /// Where to attach, one GTID a domain: what the source sends from here on is to be offered.
     pub fn position(&self) -> &[Gtid] {
         &self.position
@@ -202,6 +193,12 @@ impl Alignment {
     /// The last transactions of the log that the source has not sent yet, one a domain.
     pub fn all_owed(&self) -> impl Iterator<Item = Gtid> {
         self.owed.values().map(|last| last.gtid)
+    }
+
+    /// Those of them that stand at a place in the log or before it.
+    pub fn owed_up_to(&self, file: u64, position: u64) -> Vec<Gtid> {
+        let before = self.owed.values().filter(|last| (last.file, last.start) <= (file, position));
+        before.map(|last| last.gtid).collect()
     }
 
     /// Takes the source's next transaction.

@@ -33,10 +33,26 @@ pub(super) enum Proof {
 }
 
 impl Attempts {
-    /// Events arrive that go on where the log ends: all is well, whatever was before.
-    pub(super) fn streaming(&mut self) {
+    /// Of a source that had another history in an earlier life of the process, or not.
+    pub(super) fn new(diverged: bool) -> Self {
+        Self { diverged, ..Self::default() }
+    }
+
+    /// Events arrive that go on where the log ends: all is well, whatever was before. Answers whether it had diverged.
+    pub(super) fn streaming(&mut self) -> bool {
         self.backoff.reset();
-        (self.proof, self.diverged, self.held_up_at) = (Proof::default(), false, None);
+        (self.proof, self.held_up_at) = (Proof::default(), None);
+        std::mem::take(&mut self.diverged)
+    }
+
+    /// A source that had another history still has, although it has purged what would show it.
+    pub(super) fn judged(&self, fault: Fault) -> Fault {
+        if self.diverged && fault.is_purged() {
+            let told =
+                "so it was when it was last heard, and it has purged since what would show it";
+            return Fault::Diverged(told.to_owned());
+        }
+        fault
     }
 
     /// The transaction that held up the session before: until it is passed, this one is no better.
@@ -44,9 +60,10 @@ impl Attempts {
         self.held_up_at
     }
 
-    /// What ended a session.
-    pub(super) fn ended_by(&mut self, fault: &Fault) {
+    /// What ended a session. Answers whether the source is found to have another history, which it had not before.
+    pub(super) fn ended_by(&mut self, fault: &Fault) -> bool {
         self.held_up_at = fault.held_up_at().or(self.held_up_at);
+        fault.verdict() == Verdict::Diverged && !std::mem::replace(&mut self.diverged, true)
     }
 
     /// Whether to connect anew because of a difference: not where that has changed nothing.
@@ -63,7 +80,6 @@ impl Attempts {
     /// What to ask for at once, because the upstream has purged what the last session asked for and may still have what comes behind
     /// it. Never of one that was known to have another history: it could not be told from the right one.
     pub(super) fn goes_on_with(&mut self, fault: &Fault, asked_for: Proof) -> Option<Proof> {
-        self.diverged |= fault.verdict() == Verdict::Diverged;
         let less = match asked_for {
             Proof::EachDomain => Proof::Last,
             Proof::Last => Proof::Nothing,
@@ -94,9 +110,15 @@ mod tests {
         assert_eq!(attempts.goes_on_with(&purged, Proof::Last), Some(Proof::Nothing));
         assert_eq!(attempts.take_proof(), Proof::Nothing);
         assert_eq!(attempts.goes_on_with(&purged, Proof::Nothing), None);
-        assert_eq!(attempts.goes_on_with(&Fault::Diverged(String::new()), all), None);
+        let diverged = Fault::Diverged(String::new());
+        assert!(attempts.ended_by(&diverged) && !attempts.ended_by(&diverged));
+        assert_eq!(attempts.goes_on_with(&diverged, all), None);
         assert_eq!(attempts.goes_on_with(&purged, all), None);
-        attempts.streaming();
+        assert!(attempts.streaming() && !attempts.streaming());
         assert_eq!(attempts.goes_on_with(&purged, all), Some(Proof::Last));
+        // Nor in the next life.
+        let mut attempts = Attempts::new(true);
+        assert_eq!(attempts.goes_on_with(&purged, all), None);
+        assert_eq!(attempts.judged(purged).verdict(), Verdict::Diverged);
     }
 }

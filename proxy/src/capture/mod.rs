@@ -6,6 +6,7 @@
 mod attempts;
 mod backoff;
 pub(crate) mod connection;
+mod diverged;
 pub(crate) mod fault;
 mod in_flight;
 mod login;
@@ -191,7 +192,7 @@ fn spawn(context: Context, shutdown: CancellationToken) -> io::Result<JoinHandle
 
 /// One session after another, until the log takes nothing more.
 async fn run(context: &Context) {
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new(diverged::is_noted(context));
     loop {
         set_state(context, CaptureState::Connecting, &reason_to_keep(context));
         let proof = attempts.take_proof();
@@ -199,7 +200,10 @@ async fn run(context: &Context) {
             Ok(never) => match never {},
             Err(fault) => fault,
         };
-        attempts.ended_by(&fault);
+        let fault = attempts.judged(fault);
+        if attempts.ended_by(&fault) {
+            diverged::note(context, &fault.to_string());
+        }
         context.upstream.put_new_start_back();
         context.metrics.up.set(0);
         context.dump_thread.store(0, Ordering::Relaxed);

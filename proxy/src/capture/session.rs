@@ -24,8 +24,8 @@ pub(super) async fn run(
     proof: Proof,
 ) -> Result<Infallible, Fault> {
     let mut connection = connect(context).await?;
-    probe(&mut connection, context.options.server_id).await?;
-    let plan = plan(&mut connection, context, proof).await?;
+    let server_id = probe(&mut connection, context.options.server_id).await?;
+    let plan = plan(&mut connection, context, server_id, proof).await?;
     // Where the upstream is now: once the log has that, it has caught up.
     let target = gtids(&mut connection, "gtid_binlog_pos").await?;
     let checksum = prepare(&mut connection, &plan, context.options.heartbeat_period).await?;
@@ -91,9 +91,9 @@ fn packet_limit(max_cache_size: u64) -> usize {
     size.saturating_add(STATUS_SEMI_SYNC_AND_CHECKSUM).max(HEADER_EVENTS)
 }
 
-/// Refuses what cannot be captured, with a sentence that says what to do.
-async fn probe(connection: &mut Connection, server_id: u32) -> Result<(), Fault> {
-    let refuse = |sentence: String| Err(Fault::Refused(sentence));
+/// Refuses what cannot be captured, with a sentence that says what to do. Answers the upstream's server id.
+async fn probe(connection: &mut Connection, server_id: u32) -> Result<u32, Fault> {
+    let refuse = |sentence: String| Err::<u32, _>(Fault::Refused(sentence));
     let version = connection.query_value("SELECT @@version").await?;
     if !version.contains("MariaDB") {
         return refuse(format!(
@@ -114,12 +114,15 @@ async fn probe(connection: &mut Connection, server_id: u32) -> Result<(), Fault>
                 .into(),
         );
     }
-    if id.as_deref() == Some(server_id.to_string().as_str()) {
-        return refuse(format!(
+    let Some(id) = id.as_deref().and_then(|id| id.parse().ok()) else {
+        return Err(Fault::Refused(format!("the upstream did not answer {sql}")));
+    };
+    if id == server_id {
+        return Err(Fault::Refused(format!(
             "server_id {server_id} is the upstream's own: give Spillway another"
-        ));
+        )));
     }
-    Ok(())
+    Ok(id)
 }
 
 /// Where a dump starts.
@@ -134,7 +137,12 @@ struct Plan {
 
 /// With the log's last transaction of the source, or behind it; where the log has nothing of it, or is to have none of what it
 /// has, where `start` says.
-async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> Result<Plan, Fault> {
+async fn plan(
+    connection: &mut Connection,
+    context: &Context,
+    server_id: u32,
+    proof: Proof,
+) -> Result<Plan, Fault> {
     let (log, domains) = (&context.log, &context.options.domains);
     if context.upstream.forget_begun(log, domains).map_err(Fault::Note)? {
         context.has_begun.store(true, Ordering::Relaxed);
@@ -148,7 +156,8 @@ async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> R
         Proof::Nothing => Alignment::behind_last(log, domains),
     };
     if new_start.is_none() {
-        pass_vouched(context, &mut alignment, proof);
+        let upstream = (server_id, &source);
+        pass_vouched(connection, context, upstream, &mut alignment, proof).await?;
     }
     for last in alignment.all_owed().collect::<Vec<_>>() {
         if has_applied_only(connection, &source, last).await? {
@@ -184,22 +193,47 @@ async fn plan(connection: &mut Connection, context: &Context, proof: Proof) -> R
     Ok(Plan { connect_state, file: String::new(), begin, alignment })
 }
 
-/// Does not ask for what an operator vouches that the source holds in another form. Where there is nothing of that kind any more, the
-/// word is void.
-fn pass_vouched(context: &Context, alignment: &mut Alignment, proof: Proof) {
-    let Context { upstream, log, .. } = context;
-    let Some(vouched) = upstream.vouched(log) else { return };
-    if !alignment.go_behind(vouched.file, vouched.position) {
+/// Does not ask for what an operator vouches that this server holds in another form. Where there is nothing of that kind any more, or
+/// the server is not the one that was vouched for, the word is void.
+async fn pass_vouched(
+    connection: &mut Connection,
+    context: &Context,
+    upstream: (u32, &GtidState),
+    alignment: &mut Alignment,
+    proof: Proof,
+) -> Result<(), Fault> {
+    let (log, source) = (&context.log, context.upstream.name());
+    let Some(vouched) = context.upstream.vouched(log) else { return Ok(()) };
+    let passed = alignment.owed_up_to(vouched.file, vouched.position);
+    if passed.is_empty() {
         if proof == Proof::EachDomain {
-            upstream.forget_vouched(log);
+            context.upstream.forget_vouched(log);
         }
-        return;
+        return Ok(());
     }
+    let (server, state) = upstream;
+    let applied = gtids(connection, "gtid_slave_pos").await?;
+    let has = |gtid: &Gtid| {
+        let logged = state.last_of(gtid.domain, gtid.server);
+        logged.is_some_and(|last| last.sequence >= gtid.sequence) || applied.contains(gtid)
+    };
+    if vouched.server.is_some_and(|id| id != server) || !passed.iter().all(has) {
+        context.upstream.forget_vouched(log);
+        let gtid = vouched.gtid;
+        tracing::error!(
+            source,
+            "ALTER SOURCE CONTINUE is void: this server is another, or has not got {gtid}"
+        );
+        return Ok(());
+    }
+    context.upstream.bind_vouched(log, server).map_err(Fault::Note)?;
+    passed.iter().for_each(|gtid| alignment.go_behind_last_of(gtid.domain));
     tracing::warn!(
-        source = upstream.name(),
+        source,
         "going on behind {}, which the source is vouched for to hold in another form (ALTER SOURCE CONTINUE)",
         vouched.gtid
     );
+    Ok(())
 }
 
 /// Whether a transaction is the last that the upstream has applied as a replica, and not in its binlog: it was restored from a backup

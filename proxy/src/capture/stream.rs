@@ -249,7 +249,9 @@ impl<'a> Stream<'a> {
 
     /// Events arrive that go on where the log ends.
     fn streaming(&mut self, attempts: &mut Attempts, health: &Health) {
-        attempts.streaming();
+        if attempts.streaming() {
+            super::diverged::forget(self.context);
+        }
         self.watch.streaming();
         self.context.metrics.up.set(1);
         match health.shortage() {

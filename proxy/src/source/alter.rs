@@ -166,6 +166,18 @@ impl Alter {
         }
     }
 
+    /// Notes the server that was vouched for, where that is not known yet.
+    pub(super) fn bind_vouched(&self, log: &Log, source: &str, server: u32) -> io::Result<()> {
+        let mut slot = self.lock();
+        match slot.asked {
+            Some(Asked::Continue(vouched)) if vouched.server.is_none() => {
+                let bound = Asked::Continue(Vouched { server: Some(server), ..vouched });
+                slot.ask(log, source, bound)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What was vouched for is the log's last transaction no more.
     pub(super) fn forget_vouched(&self, log: &Log, source: &str) {
         let mut slot = self.lock();
@@ -205,7 +217,7 @@ impl Alter {
 
 fn last(log: &Log, domains: &Domains) -> Result<Option<Vouched>, AlignError> {
     let last = log.last_transaction(domains)?;
-    Ok(last.map(|(gtid, file, position)| Vouched { gtid, file, position }))
+    Ok(last.map(|(gtid, file, position)| Vouched { gtid, file, position, server: None }))
 }
 
 /// What status says of a new timeline that is wanted.

@@ -268,7 +268,12 @@ impl Upstream {
         None
     }
 
-    /// The log has newer transactions of the source only.
+    /// This server is gone on with: another was not vouched for.
+    pub(crate) fn bind_vouched(&self, log: &Log, server: u32) -> io::Result<()> {
+        self.alter.bind_vouched(log, &self.name, server)
+    }
+
+    /// The log has newer transactions of the source only, or the server is another.
     pub(crate) fn forget_vouched(&self, log: &Log) {
         self.alter.forget_vouched(log, &self.name);
     }

@@ -186,6 +186,31 @@ fn an_upstream_that_purged_our_last_transaction_is_taken_at_its_word() {
     capturing.ends_with(&groups("0-1-1,0-1-2,0-1-3", "old"));
 }
 
+/// What showed the other history is gone: neither that nor a restart makes it the same.
+#[test]
+fn a_diverged_upstream_that_purges_stays_diverged_over_restarts() {
+    let server = ScriptedServer::start(groups("0-1-1,0-1-2", "old"));
+    let capturing = Capturing::start_at(server.address());
+    capturing.wait_position("0-1-2");
+    server.replace("", [groups("0-1-1", "old"), groups("0-1-2,0-1-3", "new")].concat());
+    capturing.wait_state(CaptureState::Diverged);
+    server.purge(2);
+    let capturing = capturing.restart();
+    let purged = "it has purged since what would show it";
+    capturing.wait("diverged without a proof", |this| this.reason().contains(purged));
+    assert_eq!(capturing.upstream.capture_status().state, CaptureState::Diverged);
+    assert_eq!(capturing.position(), "0-1-2");
+    // The right one is gone on with, and nothing is held against it later.
+    server.replace("", groups("0-1-1,0-1-2,0-1-3", "old"));
+    capturing.wait_position("0-1-3");
+    capturing.wait_state(CaptureState::Streaming);
+    server.purge(3);
+    server.commit(groups("0-1-4", "old"));
+    let capturing = capturing.restart();
+    capturing.wait_position("0-1-4");
+    capturing.ends_with(&groups("0-1-1,0-1-2,0-1-3,0-1-4", "old"));
+}
+
 #[test]
 fn an_upstream_that_purged_what_we_lack_is_refused_with_one_clear_state() {
     let server = ScriptedServer::start(groups("0-1-1,0-1-2", "old"));

@@ -133,14 +133,36 @@ fn a_server_that_refuses_the_last_gtid_stays_diverged_whoever_vouches_for_it() {
     let (server, capturing) = failed_over();
     server.replace("", groups("0-1-1", "old"));
     capturing.continue_behind_last().unwrap();
-    let refused = "not in the master's binlog";
-    capturing.wait("refused", |this| this.reason().contains(refused));
+    capturing.wait("void", |this| !note(this).exists());
     assert_eq!(capturing.upstream.capture_status().state, CaptureState::Diverged);
-    // Its word holds for the server that has it.
+    // Nor does that word hold for what the server writes under these numbers later.
     server.replace("", promoted("0-1-4"));
-    capturing.upstream.retry_now();
+    let sessions = server.sessions().len();
+    capturing.wait("looked at again", |this| {
+        this.upstream.retry_now();
+        server.sessions().len() > sessions + 1
+    });
+    assert_eq!(capturing.upstream.capture_status().state, CaptureState::Diverged);
+    capturing.continue_behind_last().unwrap();
     capturing.wait_position("0-1-4");
     capturing.ends_with(&recorded("0-1-4"));
+}
+
+#[test]
+fn what_is_vouched_for_of_one_server_is_not_of_the_next() {
+    let (server, capturing) = failed_over();
+    server.set_id(2);
+    capturing.continue_behind_last().unwrap();
+    capturing.wait_state(CaptureState::Streaming);
+    let text = std::fs::read_to_string(note(&capturing)).unwrap();
+    assert!(text.contains("server 2\n"), "{text}");
+    let mut wrong = groups("0-1-1,0-1-2", "old");
+    wrong.extend(groups("0-1-3", "of another history"));
+    server.set_id(3);
+    server.replace("", wrong);
+    capturing.wait_state(CaptureState::Diverged);
+    assert!(!note(&capturing).exists());
+    capturing.ends_with(&recorded(""));
 }
 
 #[test]

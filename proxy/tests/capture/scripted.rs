@@ -94,6 +94,8 @@ struct Shared {
     /// `@@gtid_binlog_pos`, where it is not the truth.
     claims: Mutex<Option<String>>,
     heartbeats: AtomicUsize,
+    /// `@@server_id`, less 1.
+    server_id: AtomicUsize,
     /// Answers nothing and sends nothing.
     frozen: AtomicBool,
     /// Sends nothing between groups.
@@ -188,6 +190,11 @@ impl ScriptedServer {
         self.shared.frozen.store(frozen, Ordering::SeqCst);
     }
 
+    /// Is the server of this `@@server_id`.
+    pub fn set_id(&self, id: usize) {
+        self.shared.server_id.store(id - 1, Ordering::SeqCst);
+    }
+
     /// Sends no heartbeats any more.
     pub fn quiet(&self) {
         self.shared.quiet.store(true, Ordering::SeqCst);
@@ -265,6 +272,7 @@ fn answer(stream: &mut TcpStream, sql: &str, shared: &Shared) -> io::Result<()> 
     let state = shared.binlog.lock().unwrap().state();
     let claims = shared.claims.lock().unwrap().clone();
     let position = claims.unwrap_or_else(|| print_list(&state.position()));
+    let id = (shared.server_id.load(Ordering::SeqCst) + 1).to_string();
     let setting = shared.semi_sync.lock().unwrap().map(|semi_sync| semi_sync.setting);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let row: &[&str] = match sql {
@@ -276,7 +284,7 @@ fn answer(stream: &mut TcpStream, sql: &str, shared: &Shared) -> io::Result<()> 
             &["binlog_expire_logs_seconds", "3600"]
         }
         "SELECT @@version" => &["10.11.19-MariaDB-log"],
-        "SELECT @@log_bin, @@binlog_format, @@server_id" => &["1", "ROW", "1"],
+        "SELECT @@log_bin, @@binlog_format, @@server_id" => &["1", "ROW", &id],
         "SHOW BINARY LOGS" => &["mbin.000001", "1000"],
         "SELECT @master_binlog_checksum" => &["CRC32"],
         "SELECT @@GLOBAL.gtid_binlog_pos" => &[&position],

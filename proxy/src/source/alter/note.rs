@@ -32,6 +32,8 @@ pub(crate) struct Vouched {
     pub(crate) file: u64,
     /// Where it starts in that file.
     pub(crate) position: u64,
+    /// The id of the first server that was gone on with since: of any other nothing was said.
+    pub(crate) server: Option<u32>,
 }
 
 impl Wanted {
@@ -76,16 +78,23 @@ impl Wanted {
 
 impl Vouched {
     fn lines(self) -> String {
-        let Self { gtid, file, position } = self;
-        format!("continue {gtid}\nfile {file}\nposition {position}\n")
+        let Self { gtid, file, position, server } = self;
+        let server = server.map(|id| format!("server {id}\n")).unwrap_or_default();
+        format!("continue {gtid}\nfile {file}\nposition {position}\n{server}")
     }
 
     fn parse(lines: &[&str]) -> Option<Self> {
-        let [gtid, file, position] = lines else { return None };
+        let [gtid, file, position, server @ ..] = lines else { return None };
+        let server = match server {
+            [] => None,
+            [server] => Some(server.strip_prefix("server ")?.parse().ok()?),
+            _ => return None,
+        };
         Some(Self {
             gtid: gtid.strip_prefix("continue ")?.parse().ok()?,
             file: file.strip_prefix("file ")?.parse().ok()?,
             position: position.strip_prefix("position ")?.parse().ok()?,
+            server,
         })
     }
 }
@@ -123,11 +132,11 @@ mod tests {
         let list = |text| mariadb::parse_list(text).unwrap();
         let state = |text| Some(GtidState::from_list(&list(text)));
         let at = StartPosition::Gtid(list("0-1-5,1-9-1"));
-        let mut all = vec![Asked::Continue(Vouched {
-            gtid: "0-1-77".parse().unwrap(),
-            file: 3,
-            position: 1 << 40,
-        })];
+        let vouched = |server| {
+            let gtid = "0-1-77".parse().unwrap();
+            Asked::Continue(Vouched { gtid, file: 3, position: 1 << 40, server })
+        };
+        let mut all = vec![vouched(None), vouched(Some(7))];
         for start in [StartPosition::Oldest, StartPosition::Current, at] {
             for begins in [None, state(""), state("0-1-6,0-2-7,1-9-1")] {
                 all.push(Asked::Start(Wanted { start: start.clone(), file: 7, begins }));

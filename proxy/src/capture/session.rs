@@ -194,7 +194,7 @@ async fn plan(
 }
 
 /// Does not ask for what an operator vouches that this server holds in another form. Where there is nothing of that kind any more, or
-/// the server is not the one that was vouched for, the word is void.
+/// the server has not got it, the word is void; of another server it says nothing.
 async fn pass_vouched(
     connection: &mut Connection,
     context: &Context,
@@ -217,13 +217,12 @@ async fn pass_vouched(
         let logged = state.last_of(gtid.domain, gtid.server);
         logged.is_some_and(|last| last.sequence >= gtid.sequence) || applied.contains(gtid)
     };
-    if vouched.server.is_some_and(|id| id != server) || !passed.iter().all(has) {
+    if vouched.server.is_some_and(|id| id != server) {
+        return Ok(());
+    }
+    if let Some(lacking) = passed.iter().find(|gtid| !has(gtid)) {
         context.upstream.forget_vouched(log);
-        let gtid = vouched.gtid;
-        tracing::error!(
-            source,
-            "ALTER SOURCE CONTINUE is void: this server is another, or has not got {gtid}"
-        );
+        tracing::error!(source, "ALTER SOURCE CONTINUE is void: the source has not got {lacking}");
         return Ok(());
     }
     context.upstream.bind_vouched(log, server).map_err(Fault::Note)?;

@@ -64,19 +64,15 @@ impl Content {
                 Some((schema, text)) => self.statement(event_type, schema, text),
                 None => self.other(event_type, &[body]),
             },
-            _ if is_rows(event_type) => self.rows(event),
+            _ if is_rows(event_type) => self.rows(event_type, event, body),
             _ => self.other(event_type, &[body]),
         }
     }
 
-    fn rows(&mut self, event: &[u8]) {
+    fn rows(&mut self, event_type: EventType, event: &[u8], body: &[u8]) {
         let change = RowsChange::parse(event, self.layout);
         let known = change.and_then(|change| Some((self.tables.get(&change.table_id)?, change)));
-        let Some((table, change)) = known else {
-            let body = event.get(EventHeader::LEN..).unwrap_or_default();
-            let event_type = EventType(event.get(4).copied().unwrap_or_default());
-            return self.other(event_type, &[body]);
-        };
+        let Some((table, change)) = known else { return self.other(event_type, &[body]) };
         let what = change.what(table);
         if self.run.as_ref().is_none_or(|(running, _)| *running != what) {
             self.end_run();

@@ -188,32 +188,21 @@ pub(super) fn last_of_each(
     last: &Group,
 ) -> Result<Vec<(Group, GtidState)>, AlignError> {
     let files = log.shared.files.all();
-    let Some(oldest) = files.iter().rev().find(|entry| {
+    let far = |entry: &&Arc<FileEntry>| {
         entry.number <= last.file && bytes_between(&files, (entry.number, 0), last) >= NEAR
-    }) else {
-        return near_of(log, domains, &files, last, &GtidState::default());
     };
-    near_of(log, domains, &files, last, &GtidState::from_list(&oldest.gtid_list))
-}
-
-/// Those that have changed since `before`.
-fn near_of(
-    log: &Log,
-    domains: &Domains,
-    files: &[Arc<FileEntry>],
-    last: &Group,
-    before: &GtidState,
-) -> Result<Vec<(Group, GtidState)>, AlignError> {
+    let oldest = files.iter().rev().find(far);
+    let before = oldest.map(|entry| GtidState::from_list(&entry.gtid_list)).unwrap_or_default();
     let now = domains.of_state(&log.gtid_state());
     let changed = now.position().into_iter().map(|gtid| gtid.domain).filter(|domain| {
         let only = Domains::only([*domain]);
-        *domain != last.gtid.domain && only.of_state(&now) != only.of_state(before)
+        *domain != last.gtid.domain && only.of_state(&now) != only.of_state(&before)
     });
     let mut found = Vec::new();
     for domain in changed.take(MOST_DOMAINS) {
         found.extend(self::last(log, &Domains::only([domain]))?);
     }
-    found.retain(|(group, _)| bytes_between(files, (group.file, group.start), last) < NEAR);
+    found.retain(|(group, _)| bytes_between(&files, (group.file, group.start), last) < NEAR);
     Ok(found)
 }
 

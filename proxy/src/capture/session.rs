@@ -148,19 +148,23 @@ async fn plan(
         context.has_begun.store(true, Ordering::Relaxed);
     }
     let new_start = context.upstream.take_new_start();
-    let source = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
+    let logged = GtidState::from_list(&gtids(connection, "gtid_binlog_state").await?);
     let mut alignment = match proof {
         _ if new_start.is_some() || !has_begun(context) => Alignment::behind_last(log, domains),
-        Proof::EachDomain => Alignment::with_last_of_each(log, domains, &source)?,
-        Proof::Last => Alignment::with_last(log, domains, &source)?,
+        Proof::EachDomain => Alignment::with_last_of_each(log, domains, &logged)?,
+        Proof::Last => Alignment::with_last(log, domains, &logged)?,
         Proof::Nothing => Alignment::behind_last(log, domains),
     };
+    let applied = match alignment.owed() {
+        Some(_) => gtids(connection, "gtid_slave_pos").await?,
+        None => Vec::new(),
+    };
+    let upstream = Holdings { server_id, logged, applied };
     if new_start.is_none() {
-        let upstream = (server_id, &source);
-        pass_vouched(connection, context, upstream, &mut alignment, proof).await?;
+        pass_vouched(context, &upstream, &mut alignment, proof)?;
     }
     for last in alignment.all_owed().collect::<Vec<_>>() {
-        if has_applied_only(connection, &source, last).await? {
+        if !upstream.has_logged(last) && upstream.has_applied(last) {
             tracing::info!(
                 source = context.upstream.name(),
                 "the upstream has applied {last}, the log's last of its domain, and has not got it in its binlog: going on behind it, \
@@ -184,7 +188,7 @@ async fn plan(
             let begin = Some(Begin::WithGtidList);
             return Ok(Plan { connect_state: None, file, begin, alignment });
         }
-        StartPosition::Current => source,
+        StartPosition::Current => upstream.logged,
         StartPosition::Gtid(list) => GtidState::from_list(list),
     };
     let state = domains.of_state(&state);
@@ -195,10 +199,9 @@ async fn plan(
 
 /// Does not ask for what an operator vouches that this server holds in another form. Where there is nothing of that kind any more, or
 /// the server has not got it, the word is void; of another server it says nothing.
-async fn pass_vouched(
-    connection: &mut Connection,
+fn pass_vouched(
     context: &Context,
-    upstream: (u32, &GtidState),
+    upstream: &Holdings,
     alignment: &mut Alignment,
     proof: Proof,
 ) -> Result<(), Fault> {
@@ -211,21 +214,16 @@ async fn pass_vouched(
         }
         return Ok(());
     }
-    let (server, state) = upstream;
-    let applied = gtids(connection, "gtid_slave_pos").await?;
-    let has = |gtid: &Gtid| {
-        let logged = state.last_of(gtid.domain, gtid.server);
-        logged.is_some_and(|last| last.sequence >= gtid.sequence) || applied.contains(gtid)
-    };
-    if vouched.server.is_some_and(|id| id != server) {
+    if vouched.server.is_some_and(|id| id != upstream.server_id) {
         return Ok(());
     }
-    if let Some(lacking) = passed.iter().find(|gtid| !has(gtid)) {
+    let lacks = |gtid: &&Gtid| !upstream.has_logged(**gtid) && !upstream.has_applied(**gtid);
+    if let Some(lacking) = passed.iter().find(lacks) {
         context.upstream.forget_vouched(log);
         tracing::error!(source, "ALTER SOURCE CONTINUE is void: the source has not got {lacking}");
         return Ok(());
     }
-    context.upstream.bind_vouched(log, server).map_err(Fault::Note)?;
+    context.upstream.bind_vouched(log, upstream.server_id).map_err(Fault::Note)?;
     passed.iter().for_each(|gtid| alignment.go_behind_last_of(gtid.domain));
     tracing::warn!(
         source,
@@ -235,18 +233,26 @@ async fn pass_vouched(
     Ok(())
 }
 
-/// Whether a transaction is the last that the upstream has applied as a replica, and not in its binlog: it was restored from a backup
-/// of another server since, or does not log what it applies.
-async fn has_applied_only(
-    connection: &mut Connection,
-    source: &GtidState,
-    last: Gtid,
-) -> Result<bool, Fault> {
-    let logged = source.last_of(last.domain, last.server);
-    if logged.is_some_and(|logged| logged.sequence >= last.sequence) {
-        return Ok(false);
+/// What a server says it has.
+struct Holdings {
+    server_id: u32,
+    /// `@@gtid_binlog_state`.
+    logged: GtidState,
+    /// `@@gtid_slave_pos`; not asked for where nothing of the log is to be sent once more.
+    applied: Vec<Gtid>,
+}
+
+impl Holdings {
+    fn has_logged(&self, gtid: Gtid) -> bool {
+        let last = self.logged.last_of(gtid.domain, gtid.server);
+        last.is_some_and(|last| last.sequence >= gtid.sequence)
     }
-    Ok(gtids(connection, "gtid_slave_pos").await?.contains(&last))
+
+    /// As its last of the domain. Where that is not in its binlog, it was restored from a backup of another server since, or does not
+    /// log what it applies.
+    fn has_applied(&self, gtid: Gtid) -> bool {
+        self.applied.contains(&gtid)
+    }
 }
 
 /// Whether the log has a beginning of the source's domains. One without a past leaves no trace in the log before its first

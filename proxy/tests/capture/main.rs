@@ -107,6 +107,17 @@ impl Capturing {
         self.upstream.begin_anew(&self.log, start)
     }
 
+    /// Has the source looked at again, and waits for that, so many times.
+    fn retry(&self, server: &scripted::ScriptedServer, times: usize) {
+        for _ in 0..times {
+            let sessions = server.sessions().len();
+            self.wait("another session", |this| {
+                this.upstream.retry_now();
+                server.sessions().len() > sessions
+            });
+        }
+    }
+
     /// ALTER SOURCE CONTINUE.
     fn continue_behind_last(&self) -> Result<Gtid, AlterError> {
         self.upstream.continue_behind_last(&self.log)

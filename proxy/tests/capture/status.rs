@@ -77,13 +77,7 @@ fn a_source_whose_transaction_finds_no_room_for_its_cache_file_is_paused_until_t
     capturing.wait_state(CaptureState::PausedForDisk);
     let since = capturing.upstream.capture_status().since;
     assert!(capturing.reason().contains("transaction 0-1-2"), "{}", capturing.reason());
-    for _ in 0..3 {
-        let sessions = server.sessions().len();
-        capturing.wait("another session", |this| {
-            this.upstream.retry_now();
-            server.sessions().len() > sessions
-        });
-    }
+    capturing.retry(&server, 3);
     let status = capturing.upstream.capture_status();
     assert_eq!((status.state, status.since), (CaptureState::PausedForDisk, since));
     faulty.repair();

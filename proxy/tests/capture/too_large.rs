@@ -22,13 +22,7 @@ fn a_transaction_over_the_limit_is_one_state_until_the_limit_is_raised() {
     for part in ["max_binlog_cache_size (1048576 bytes)", "in transaction 0-1-2:", "raise it"] {
         assert!(reason.contains(part), "{reason}");
     }
-    for _ in 0..3 {
-        let sessions = server.sessions().len();
-        capturing.wait("another session", |this| {
-            this.upstream.retry_now();
-            server.sessions().len() > sessions
-        });
-    }
+    capturing.retry(&server, 3);
     let status = capturing.upstream.capture_status();
     assert_eq!((status.state, status.since), (CaptureState::Refused, since));
     assert_eq!(capturing.position(), "0-1-1");
